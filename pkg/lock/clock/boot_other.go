@@ -1,0 +1,6 @@
+//go:build !linux
+
+package clock
+
+// Boot is Go's monotonic clock: outside Linux there is no portable clock that counts sleep.
+func Boot() Clock { return Monotonic() }
