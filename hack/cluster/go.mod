@@ -1,0 +1,3 @@
+module github.com/lockstead/lockstead/hack/cluster
+
+go 1.26.0
