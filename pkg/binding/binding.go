@@ -1,3 +1,6 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package binding is the layout of the binding Secret: the one thing that the operator and the library agree on. The operator
 // encodes a Binding into the Secret of a LockNamespace; the application mounts that Secret as a folder with a file an entry;
 // the library loads the folder. It follows the Service Binding specification (an entry a file, "type" and "provider" first).

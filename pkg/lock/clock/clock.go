@@ -1,3 +1,6 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clock is the time that lock decisions are made with: a clock that only goes forward, keeps running while the machine
 // sleeps, and means nothing outside the process.
 package clock

@@ -1,3 +1,6 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package driver is the contract between the lock client and one store of locks. Applications use
 // package lock; this package is for those who write a backend. A driver knows one store and nothing
 // else: the client above it validates, qualifies keys, waits, keeps deadlines, logs and counts.

@@ -1,3 +1,6 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 package driver
 
 import (

@@ -1,0 +1,194 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockstead/lockstead/pkg/lock/clock"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
+)
+
+func (c *Client) acquire(ctx context.Context, key string, ttl, wait time.Duration) (*Handle, error) {
+	if err := validateKey(key); err != nil {
+		return nil, err
+	}
+	ttl, err := resolveTTL(ttl, c.options.DefaultTTL, c.options.MaxTTL, c.limits)
+	if err != nil {
+		return nil, err
+	}
+	if wait < 0 {
+		return nil, &InvalidError{Argument: "wait", Problem: fmt.Sprintf("%s is negative; 0 is one attempt that does not wait", wait)}
+	}
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: err}
+	}
+	start := c.clock.Now()
+	var h *Handle
+	if wait == 0 {
+		h, err = c.attempt(ctx, key, ttl)
+	} else {
+		h, err = c.waitFor(ctx, key, ttl, start.Add(wait))
+	}
+	waited := c.clock.Now().Sub(start)
+	switch {
+	case err == nil:
+		c.log.DebugContext(ctx, "lock acquired", "key", key, "token", h.token.String(), "ttl", h.TTL(), "waited", waited)
+	case errors.Is(err, ErrHeld) && wait > 0:
+		c.log.WarnContext(ctx, "wait for a lock ended without it", "key", key, "waited", waited, "error", err)
+	default:
+		c.log.DebugContext(ctx, "lock not acquired", "key", key, "waited", waited, "error", err)
+	}
+	return h, err
+}
+
+// attempt sends one acquire. Whatever happens, an acquisition that the store may have recorded and the caller does not get is
+// released by its id in the background.
+func (c *Client) attempt(ctx context.Context, key string, ttl time.Duration) (*Handle, error) {
+	h := newHandle(ctx, c, key, newID())
+	attemptCtx, cancel := context.WithTimeout(ctx, min(c.options.AttemptTimeout, ttl))
+	defer cancel()
+	sent := c.clock.Now()
+	grant, err := c.driver.Acquire(attemptCtx, driver.AcquireRequest{
+		Key:    c.qualify(key),
+		ID:     h.id,
+		TTL:    ttl,
+		Owner:  c.options.Owner,
+		OnLost: func(cause error) { h.lose(LossStoreChanged, cause) },
+	})
+	if err == nil {
+		err = h.hold(grant, sent, ttl)
+		if err == nil {
+			return h, nil
+		}
+		c.cleanup.release(key, h.id, max(ttl, grant.TTL))
+		return nil, err
+	}
+	h.abandon()
+	if errors.Is(err, ErrUnknown) {
+		c.cleanup.release(key, h.id, ttl)
+	}
+	return nil, tellContexts(ctx, "acquire", err)
+}
+
+// waitFor queues for the key within the process, and as the head of the queue asks the store until it grants or the time is up. The head
+// sleeps until a notification, the time that the record has left, or the slow poll, whichever is first.
+func (c *Client) waitFor(ctx context.Context, key string, ttl time.Duration, until clock.Instant) (*Handle, error) {
+	q := c.queues.join(key)
+	defer c.queues.leave(key, q)
+
+	timeout := c.clock.NewTimer(until.Sub(c.clock.Now()))
+	defer timeout.Stop()
+	select {
+	case q.turn <- struct{}{}:
+		defer func() { <-q.turn }()
+	case <-timeout.C():
+		return nil, &HeldError{Key: key}
+	case <-ctx.Done():
+		return nil, &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: context.Cause(ctx)}
+	case <-c.failed:
+		return nil, c.err()
+	}
+
+	var lastHeld *HeldError
+	for {
+		h, err := c.attempt(ctx, key, ttl)
+		var held *HeldError
+		switch {
+		case err == nil:
+			return h, nil
+		case errors.As(err, &held):
+			lastHeld = held
+		case lastHeld == nil, ctx.Err() != nil, !passing(err):
+			return nil, err
+		default:
+			held = nil
+			c.log.DebugContext(ctx, "store fault while waiting for a lock", "key", key, "error", err)
+		}
+		left := until.Sub(c.clock.Now())
+		if left <= 0 {
+			if held == nil {
+				return nil, err
+			}
+			return nil, held
+		}
+		if held != nil && c.subscribe(ctx, q, key, left) {
+			// The key may have become free before the subscription was confirmed: ask once more before sleeping.
+			continue
+		}
+		if err := c.sleep(ctx, q, min(left, c.pause(held))); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// passing reports whether a fault may go away by itself, so that a waiter rides it out.
+func passing(err error) bool {
+	var store *StoreError
+	if errors.As(err, &store) && store.Remedy != "" {
+		// A remedy means that somebody has to do something.
+		return false
+	}
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown)
+}
+
+// subscribe makes the queue's subscription if it has none. It reports whether a new one was confirmed.
+func (c *Client) subscribe(ctx context.Context, q *queue, key string, left time.Duration) bool {
+	if c.waiter == nil || q.subscription != nil {
+		return false
+	}
+	subscribeCtx, cancel := context.WithTimeout(ctx, min(left, c.options.AttemptTimeout))
+	defer cancel()
+	subscription, err := c.waiter.Subscribe(subscribeCtx, c.qualify(key))
+	if err != nil {
+		c.log.DebugContext(ctx, "no notification of a release; the poll serves", "key", key, "error", err)
+		return false
+	}
+	q.subscription = subscription
+	return true
+}
+
+// faultPause is how long a waiter sleeps after a fault of the store that may pass.
+const faultPause = 250 * time.Millisecond
+
+// pause is how long a waiter sleeps at most if no notification comes: the slow poll, or the time that the record has left if
+// that is less, with a jitter so that the waiters of many processes do not ask at one instant.
+func (c *Client) pause(held *HeldError) time.Duration {
+	poll := c.options.PollInterval
+	if held == nil {
+		poll = min(poll, faultPause)
+	}
+	poll = poll - poll/20 + rand.N(poll/10+1)
+	if held == nil || held.Remaining <= 0 {
+		return poll
+	}
+	const maxJitter = 50 * time.Millisecond
+	return min(poll, held.Remaining+rand.N(min(held.Remaining/20, maxJitter)+1))
+}
+
+func (c *Client) sleep(ctx context.Context, q *queue, d time.Duration) error {
+	timer := c.clock.NewTimer(d)
+	defer timer.Stop()
+	var wake <-chan struct{}
+	if q.subscription != nil {
+		wake = q.subscription.Wake()
+	}
+	select {
+	case <-wake:
+	case <-q.released:
+	case <-timer.C():
+	case <-ctx.Done():
+		return &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: context.Cause(ctx)}
+	case <-c.failed:
+		return c.err()
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// DoOptions are what Do can be told. The zero value, or nil, is ready to use.
+type DoOptions struct {
+	// TTL is the crash guard, renewed while the function runs. Defaults to Options.DefaultTTL.
+	TTL time.Duration
+	// Wait is how long to wait for the key. Defaults to 0: one attempt.
+	Wait time.Duration
+	// MaxHold is how long the lock is renewed at most; then the function's context ends. Defaults to Options.MaxTTL.
+	MaxHold time.Duration
+}
+
+// Do runs fn while it holds key, renews the lock meanwhile, and releases it when fn has returned or panicked.
+//
+// The context of fn ends with ctx, and with the lock: then its cause is a *LostError, and fn should stop. Do returns only after fn has.
+// The error is that of TryAcquire if fn did not run, otherwise that of fn, joined with a *LostError if the lock ended before fn
+// returned. A fault while releasing is logged and not returned: the work is done.
+func (c *Client) Do(ctx context.Context, key string, fn func(ctx context.Context, h *Handle) error, options *DoOptions) (err error) {
+	var o DoOptions
+	if options != nil {
+		o = *options
+	}
+	if o.MaxHold < 0 {
+		return &InvalidError{Argument: "MaxHold", Problem: fmt.Sprintf("%s is negative", o.MaxHold)}
+	}
+	if o.MaxHold == 0 {
+		o.MaxHold = c.options.MaxTTL
+	}
+	h, err := c.TryAcquire(ctx, key, o.TTL, o.Wait)
+	if err != nil {
+		return err
+	}
+	workCtx, cancel := context.WithCancelCause(h.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+
+	renewed := make(chan struct{})
+	stop := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		h.keep(stop, o.MaxHold)
+	}()
+	defer func() {
+		close(stop)
+		<-renewed
+		releaseErr := h.Release(ctx)
+		if errors.Is(releaseErr, ErrLost) {
+			err = errors.Join(err, releaseErr)
+		}
+	}()
+	return fn(workCtx, h)
+}
+
+// keep renews the handle at a third of its TTL until stop, its end, or maxHold.
+func (h *Handle) keep(stop <-chan struct{}, maxHold time.Duration) {
+	c := h.client
+	end := h.sent.Add(maxHold)
+	pause := renewPause(h.TTL(), nil)
+	for {
+		left := end.Sub(c.clock.Now())
+		if left <= 0 {
+			h.lose(LossMaxHold, fmt.Errorf("held for its maximum of %s", maxHold))
+			return
+		}
+		timer := c.clock.NewTimer(min(pause, left))
+		select {
+		case <-timer.C():
+		case <-stop:
+			timer.Stop()
+			return
+		case <-h.ctx.Done():
+			timer.Stop()
+			return
+		}
+		if c.clock.Now() >= end {
+			continue
+		}
+		err := h.Renew(h.ctx, 0)
+		if err != nil {
+			c.log.DebugContext(h.ctx, "renewal of a lock failed", "key", h.key, "remaining", h.Remaining(), "error", err)
+		}
+		pause = renewPause(h.TTL(), err)
+	}
+}
+
+// renewPause is the time to the next renewal: a third of the TTL, or a twelfth after a failure, jittered by a tenth.
+func renewPause(ttl time.Duration, err error) time.Duration {
+	pause := ttl / 3
+	if err != nil {
+		pause = ttl / 12
+	}
+	return pause - pause/20 + rand.N(pause/10+1)
+}

@@ -1,0 +1,151 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memlock keeps locks in the memory of one process, for tests and tools that run as a single replica. It honours the TTL like the
+// other backends and keys on the exact key. It excludes nobody outside the process: choose it explicitly, nothing falls back to it.
+//
+// Assumptions: one process. Tokens grow for the life of a Driver; a restart begins again at epoch 1, so never
+// hand a token of memlock to a resource that outlives the process.
+package memlock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockstead/lockstead/pkg/lock/clock"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
+)
+
+// Options are what New can be told. The zero value, or nil, is ready to use.
+type Options struct {
+	// Clock runs the TTLs. Defaults to clock.Boot.
+	Clock clock.Clock
+}
+
+// Driver is a store of locks. Clients that share a Driver exclude each other. It is safe for concurrent use.
+type Driver struct {
+	clock clock.Clock
+
+	mu       sync.Mutex
+	sequence uint64
+	records  map[driver.Key]record
+	waiting  map[driver.Key]map[*subscription]struct{}
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Waiter = (*Driver)(nil)
+)
+
+type record struct {
+	id      string
+	owner   string
+	token   driver.Token
+	expires clock.Instant
+}
+
+// New makes an empty store.
+func New(options *Options) *Driver {
+	d := &Driver{
+		clock:   clock.Boot(),
+		records: make(map[driver.Key]record),
+		waiting: make(map[driver.Key]map[*subscription]struct{}),
+	}
+	if options != nil && options.Clock != nil {
+		d.clock = options.Clock
+	}
+	return d
+}
+
+// Limits implements driver.Driver: any TTL up to a year, to the nanosecond.
+func (d *Driver) Limits() driver.Limits {
+	return driver.Limits{MinTTL: 1, MaxTTL: 365 * 24 * time.Hour, Granularity: 1}
+}
+
+// Acquire implements driver.Driver.
+func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Grant, error) {
+	if err := ended(ctx, "acquire"); err != nil {
+		return driver.Grant{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	if r, held := d.holder(req.Key, now); held {
+		return driver.Grant{}, &driver.HeldError{Key: req.Key.Name, Owner: r.owner, Remaining: r.expires.Sub(now)}
+	}
+	d.sequence++
+	token := driver.Token{Epoch: 1, Sequence: d.sequence}
+	d.records[req.Key] = record{id: req.ID, owner: req.Owner, token: token, expires: now.Add(req.TTL)}
+	return driver.Grant{Token: token, TTL: req.TTL}, nil
+}
+
+// Renew implements driver.Driver.
+func (d *Driver) Renew(ctx context.Context, req driver.RenewRequest) (driver.Renewal, error) {
+	if err := ended(ctx, "renew"); err != nil {
+		return driver.Renewal{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	r, held := d.holder(req.Key, now)
+	if !held || r.id != req.ID {
+		return driver.Renewal{}, driver.ErrNotHolder
+	}
+	r.expires = now.Add(req.TTL)
+	d.records[req.Key] = r
+	return driver.Renewal{TTL: req.TTL}, nil
+}
+
+// Release implements driver.Driver.
+func (d *Driver) Release(ctx context.Context, req driver.ReleaseRequest) error {
+	if err := ended(ctx, "release"); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, held := d.holder(req.Key, d.clock.Now())
+	if !held || r.id != req.ID {
+		return driver.ErrNotHolder
+	}
+	delete(d.records, req.Key)
+	for s := range d.waiting[req.Key] {
+		s.signal()
+	}
+	return nil
+}
+
+// Inspect implements driver.Driver.
+func (d *Driver) Inspect(ctx context.Context, key driver.Key) (driver.Holding, error) {
+	if err := ended(ctx, "inspect"); err != nil {
+		return driver.Holding{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	r, held := d.holder(key, now)
+	if !held {
+		return driver.Holding{}, nil
+	}
+	return driver.Holding{Held: true, ID: r.id, Owner: r.owner, Token: r.token, Remaining: r.expires.Sub(now)}, nil
+}
+
+// Close implements driver.Driver; there is nothing to end.
+func (d *Driver) Close() error { return nil }
+
+// holder returns the record that holds key now, and forgets one that ran out; d.mu is held.
+func (d *Driver) holder(key driver.Key, now clock.Instant) (record, bool) {
+	r, ok := d.records[key]
+	if ok && now >= r.expires {
+		delete(d.records, key)
+		ok = false
+	}
+	return r, ok
+}
+
+func ended(ctx context.Context, op string) error {
+	if err := ctx.Err(); err != nil {
+		return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: op, Reason: "context", Err: err}
+	}
+	return nil
+}
