@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Copyright The Lockstead Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Runs golangci-lint in every product module (all of go.work), and checks the syntax of the shell scripts.
+#   hack/lint.sh [arguments of golangci-lint run]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+root=$PWD
+linter=$(hack/tool.sh golangci-lint)
+failed=0
+for dir in $(go list -m -f '{{.Dir}}'); do
+  echo "lint: ${dir/#$root/.}"
+  (cd "$dir" && "$linter" run --config "$root/.golangci.yaml" "$@") || failed=1
+done
+
+while IFS= read -r -d '' script; do
+  bash -n "$script" || failed=1
+done < <(git grep -lzE '^#!/usr/bin/env bash')
+exit "$failed"

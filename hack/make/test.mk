@@ -1,0 +1,37 @@
+# Copyright The Lockstead Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Further flags for go test, for example: make test TEST_FLAGS='-run TestRelease -v'
+TEST_FLAGS ?=
+BENCH_FLAGS ?= -benchtime=1s
+
+# The tests start and stop the servers that they need themselves; these lines only make sure that the programs exist.
+# go test's own cache does not see a change of a server's binary, which is why a path with its version is passed.
+define test_env
+hack/deps.sh redis-server
+KUBEBUILDER_ASSETS=$$(hack/cluster/assets.sh)
+export KUBEBUILDER_ASSETS
+HELM=$$(hack/helm.sh)
+export HELM
+endef
+
+##@ Checks
+
+.PHONY: lint
+lint: ## Lint all modules.
+	hack/lint.sh
+
+.PHONY: test
+test: ## Run the tests of all modules, against real servers.
+	@$(test_env)
+	go test -timeout 15m $(TEST_FLAGS) work
+
+.PHONY: test-race
+test-race: ## The same with the race detector (needs a C compiler).
+	@$(test_env)
+	CGO_ENABLED=1 go test -race -timeout 30m $(TEST_FLAGS) work
+
+.PHONY: bench
+bench: ## Run the benchmarks of all modules.
+	@$(test_env)
+	go test -timeout 30m -run '^$$' -bench . -benchmem $(BENCH_FLAGS) work

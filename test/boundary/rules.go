@@ -1,0 +1,82 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package boundary
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	rootModule    = "github.com/lockstead/lockstead"
+	libraryModule = rootModule + "/pkg"
+	frontModule   = rootModule + "/pkg/lockstead"
+)
+
+// goPackage is what the rules need to know about a package.
+type goPackage struct {
+	Path string
+	// Deps are all packages that it needs, directly or not, without its tests.
+	Deps []string
+	// TestImports are what its tests import directly.
+	TestImports []string
+}
+
+// within reports whether path is the module or package root, or lies below it.
+func within(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+// isStandard reports whether path belongs to the standard library: those paths have no dot in their first element.
+func isStandard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func isKubernetes(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return first == "k8s.io" || first == "sigs.k8s.io"
+}
+
+// isOperator reports whether path is a package of ours outside the library.
+func isOperator(path string) bool { return within(path, rootModule) && !within(path, libraryModule) }
+
+// violations judges one package of one of the library's modules. A sentence for each dependency that must not be.
+func violations(p goPackage) []string {
+	var found []string
+	report := func(dep, rule string) { found = append(found, fmt.Sprintf("%s needs %s: %s", p.Path, dep, rule)) }
+	for _, dep := range p.Deps {
+		switch {
+		case isOperator(dep):
+			report(dep, "the library must not import the operator")
+		case isKubernetes(dep) && !within(p.Path, frontModule):
+			report(dep, "only module pkg/lockstead may depend on Kubernetes")
+		case within(dep, frontModule) && !within(p.Path, frontModule):
+			report(dep, "module pkg must not depend on module pkg/lockstead")
+		case standardOnly(p.Path) && !isStandard(dep) && !within(dep, libraryModule):
+			report(dep, "this package may use the standard library only")
+		case strings.HasPrefix(dep, "testing") && !testSupport(p.Path) && isStandard(dep):
+			report(dep, "test support must not be linked into applications")
+		}
+	}
+	for _, dep := range p.TestImports {
+		if isOperator(dep) || (isKubernetes(dep) && !within(p.Path, frontModule)) {
+			report(dep, "the tests of the library must not import the operator or, in module pkg, Kubernetes")
+		}
+	}
+	return found
+}
+
+// standardOnly lists the packages of the library's core.
+func standardOnly(path string) bool {
+	return slices.Contains([]string{
+		libraryModule + "/binding",
+		libraryModule + "/lock",
+		libraryModule + "/lock/clock",
+		libraryModule + "/lock/driver",
+		libraryModule + "/lock/memlock",
+	}, path)
+}
+
+// testSupport reports whether the package exists for tests: by Go's convention its name ends in "test".
+func testSupport(path string) bool { return strings.HasSuffix(path, "test") }
