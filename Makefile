@@ -3,7 +3,7 @@
 
 # `make` without a target lists the targets. The two that matter to a newcomer: `make demo` and `make test`.
 
-SHELL := /usr/bin/env bash
+SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 # A recipe is one script, so that variables live from line to line; -e above ends it at the first failure.
