@@ -190,12 +190,16 @@ func tellContexts(ctx context.Context, op string, err error) error {
 		}
 		return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		outcome := ErrUnknown
-		if errors.Is(err, ErrUnavailable) {
-			outcome = ErrUnavailable
-		}
-		return &StoreError{Outcome: outcome, Op: op, Reason: "timeout", Err: errors.New(err.Error())}
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
 	}
-	return err
+	hidden := StoreError{Outcome: ErrUnknown, Op: op, Reason: "timeout", Err: err}
+	var store *StoreError
+	if errors.As(err, &store) {
+		hidden = *store
+	}
+	if hidden.Err != nil {
+		hidden.Err = errors.New(hidden.Err.Error())
+	}
+	return &hidden
 }

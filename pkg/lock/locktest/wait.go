@@ -1,0 +1,154 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package locktest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstead/lockstead/pkg/lock"
+)
+
+var waitTests = []test{
+	{"the notification alone wakes a waiter", testWakeUp},
+	{"V6 V7 no waiter of a herd is left behind", testHerd},
+	{"a wait that ends without the lock is held", testWaitTimeout},
+	{"acquire refuses wait 0 and both refuse a negative wait", testWaitRefused},
+	{"a cancelled waiter returns its context's error and holds nothing", testCancelledWaiter},
+	{"a context that has ended asks nothing", testEndedContext},
+	{"a waiter rides out an interruption of the store", testWaitOverInterruption},
+}
+
+// testWakeUp sets the poll to an hour and the TTL to minutes, so that nothing but the notification can wake the waiter.
+func testWakeUp(t *testing.T, s *suite) {
+	options := &lock.Options{PollInterval: time.Hour}
+	if s.NoNotification {
+		options = nil
+	}
+	a, b := s.client(t, nil), s.client(t, options)
+	for range 3 {
+		h := mustTry(t, s.ctx, a, "order:1", longTTL, 0)
+		waiting := make(chan struct{})
+		type result struct {
+			h   *lock.Handle
+			err error
+		}
+		got := make(chan result, 1)
+		go func() {
+			close(waiting)
+			h, err := b.Acquire(s.ctx, "order:1", longTTL, patience)
+			got <- result{h, err}
+		}()
+		<-waiting
+		mustRelease(t, s.ctx, h)
+		r := <-got
+		if r.err != nil {
+			t.Fatalf("the waiter was not woken: %v", r.err)
+		}
+		mustRelease(t, s.ctx, r.h)
+	}
+}
+
+func testHerd(t *testing.T, s *suite) {
+	const processes, goroutines = 4, 5
+	holder := s.client(t, nil)
+	h := mustTry(t, s.ctx, holder, "order:1", longTTL, 0)
+	options := &lock.Options{PollInterval: time.Hour}
+	if s.NoNotification {
+		options = nil
+	}
+	var work sync.WaitGroup
+	for range processes {
+		c := s.client(t, options)
+		for range goroutines {
+			work.Go(func() {
+				h, err := c.Acquire(s.ctx, "order:1", longTTL, patience)
+				if err != nil {
+					t.Errorf("left behind: %v", err)
+					return
+				}
+				if err := h.Release(s.ctx); err != nil {
+					t.Errorf("release: %v", err)
+				}
+			})
+		}
+	}
+	mustRelease(t, s.ctx, h)
+	work.Wait()
+}
+
+func testWaitTimeout(t *testing.T, s *suite) {
+	a, b := s.client(t, nil), s.client(t, nil)
+	h := mustTry(t, s.ctx, a, "order:1", longTTL, 0)
+	_, err := b.TryAcquire(s.ctx, "order:1", longTTL, 300*time.Millisecond)
+	wantError(t, err, lock.ErrHeld)
+	_, err = b.Acquire(s.ctx, "order:1", longTTL, 300*time.Millisecond)
+	wantError(t, err, lock.ErrHeld)
+	var timeout *lock.WaitTimeoutError
+	if !errors.As(err, &timeout) {
+		t.Errorf("error is a %T, want a *lock.WaitTimeoutError", err)
+	}
+	mustRelease(t, s.ctx, h)
+}
+
+func testWaitRefused(t *testing.T, s *suite) {
+	c := s.client(t, nil)
+	_, err := c.Acquire(s.ctx, "order:1", longTTL, 0)
+	wantError(t, err, lock.ErrInvalid)
+	_, err = c.Acquire(s.ctx, "order:1", longTTL, -1)
+	wantError(t, err, lock.ErrInvalid)
+	_, err = c.TryAcquire(s.ctx, "order:1", longTTL, -1)
+	wantError(t, err, lock.ErrInvalid)
+}
+
+func testCancelledWaiter(t *testing.T, s *suite) {
+	a, b := s.client(t, nil), s.client(t, nil)
+	h := mustTry(t, s.ctx, a, "order:1", longTTL, 0)
+	ctx, cancel := context.WithTimeout(s.ctx, 300*time.Millisecond)
+	defer cancel()
+	_, err := b.Acquire(ctx, "order:1", longTTL, time.Hour)
+	wantError(t, err, context.DeadlineExceeded)
+	if errors.Is(err, lock.ErrHeld) {
+		t.Errorf("error %v matches ErrHeld, but the caller's context ended first", err)
+	}
+	mustRelease(t, s.ctx, h)
+	mustRelease(t, s.ctx, mustTry(t, s.ctx, a, "order:1", longTTL, patience))
+}
+
+func testEndedContext(t *testing.T, s *suite) {
+	c := s.client(t, nil)
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	for _, wait := range []time.Duration{0, time.Second} {
+		_, err := c.TryAcquire(ctx, "order:1", longTTL, wait)
+		wantError(t, err, context.Canceled)
+	}
+	mustRelease(t, s.ctx, mustTry(t, s.ctx, c, "order:1", longTTL, 0))
+}
+
+func testWaitOverInterruption(t *testing.T, s *suite) {
+	d, fault := s.NewFaulty(t)
+	a, b := s.client(t, nil), s.clientOn(t, d, &lock.Options{AttemptTimeout: time.Second, PollInterval: time.Hour})
+	h := mustTry(t, s.ctx, a, "order:1", longTTL, 0)
+	got := make(chan error, 1)
+	go func() {
+		h, err := b.Acquire(s.ctx, "order:1", longTTL, patience)
+		if err == nil {
+			err = h.Release(s.ctx)
+		}
+		got <- err
+	}()
+	// The waiter has asked at least once when it shows up in the store's way; a healthy round trip of another client orders the two.
+	_, err := a.TryAcquire(s.ctx, "order:1", longTTL, 300*time.Millisecond)
+	wantError(t, err, lock.ErrHeld)
+	fault.Refuse()
+	mustRelease(t, s.ctx, h)
+	fault.Heal()
+	if err := <-got; err != nil {
+		t.Errorf("the waiter did not ride out the interruption: %v", err)
+	}
+}
