@@ -28,6 +28,7 @@ func main() {
 const usage = `usage: hack/cluster/run <command>
 
   assets      print the folder with etcd, kube-apiserver and kubectl
+  binaries    build every program that a node runs
 `
 
 func run(ctx context.Context, args []string) error {
@@ -38,6 +39,9 @@ func run(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "assets":
 		return assets(ctx, cache)
+	case "binaries":
+		_, err := cache.Ensure(ctx, binaries.Node()...)
+		return err
 	case "help":
 		_, err := fmt.Print(usage)
 		return err

@@ -80,6 +80,29 @@ func groups() []Group {
 			Module:   "go.etcd.io/etcd/server/v3",
 			Programs: []Program{{Etcd, "go.etcd.io/etcd/server/v3", 90 * time.Second}},
 		},
+		{
+			Name:   "containerd",
+			Module: "github.com/containerd/containerd/v2",
+			Tags:   []string{"no_btrfs", "no_devmapper", "no_zfs"},
+			Stamp:  []string{"github.com/containerd/containerd/v2/version.Version=%s"},
+			Programs: []Program{
+				{Containerd, "github.com/containerd/containerd/v2/cmd/containerd", 80 * time.Second},
+				{Shim, "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2", 20 * time.Second},
+				{Ctr, "github.com/containerd/containerd/v2/cmd/ctr", 20 * time.Second},
+			},
+		},
+		{
+			Name:     "coredns",
+			Module:   "github.com/coredns/coredns",
+			Programs: []Program{{CoreDNS, ".", 60 * time.Second}},
+		},
+	}
+}
+
+// Node are the programs that a whole node runs.
+func Node() []string {
+	return []string{
+		APIServer, Kubectl, ControllerManager, Kubelet, Scheduler, KubeProxy, Etcd, Containerd, Shim, Ctr, CoreDNS,
 	}
 }
 
