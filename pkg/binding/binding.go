@@ -88,7 +88,7 @@ const (
 	AccessScripts Access = "scripts"
 )
 
-// Binding is a decoded binding. It contains the password: do not log it. String and GoString leave it out.
+// Binding is a decoded binding. It contains the password: formatting, logging and encoding as JSON leave it out.
 type Binding struct {
 	Type Type
 	// LockNamespace is "<kubernetes namespace>/<name>" of the LockNamespace.
@@ -110,7 +110,7 @@ type Redis struct {
 	Host     string
 	Port     int
 	Username string
-	Password string
+	Password string `json:"-"`
 	TLS      bool
 	// CA is a PEM bundle; empty means the system's roots.
 	CA     []byte
@@ -134,15 +134,18 @@ func (b *Binding) Namespace() string {
 }
 
 // String names the binding without its credentials.
-func (b *Binding) String() string {
+func (b Binding) String() string {
 	return fmt.Sprintf("%s binding of LockNamespace %s (prefix %s, instance %s)", b.Type, b.LockNamespace, b.Prefix, b.Instance)
 }
 
-// GoString is String, so that %#v shows no password either.
-func (b *Binding) GoString() string { return b.String() }
+// Format writes String for every verb, so that none of them shows the password.
+func (b Binding) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, b.String()) }
 
-// Format keeps every verb from showing the password.
-func (b *Binding) Format(f fmt.State, _ rune) { fmt.Fprint(f, b.String()) }
+// String names the server and the user without the password.
+func (r Redis) String() string { return r.Username + "@" + r.Address() }
+
+// Format writes String for every verb, so that none of them shows the password.
+func (r Redis) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, r.String()) }
 
 // SameBackend reports whether locks taken by one of the two bindings exclude locks taken by the other. Credentials and
 // durations do not matter.
@@ -151,10 +154,10 @@ func (b *Binding) SameBackend(other *Binding) bool {
 }
 
 // Address is "host:port", with brackets around an IPv6 address.
-func (r *Redis) Address() string { return net.JoinHostPort(r.Host, strconv.Itoa(r.Port)) }
+func (r Redis) Address() string { return net.JoinHostPort(r.Host, strconv.Itoa(r.Port)) }
 
 // URI is the server, user and password as one string.
-func (r *Redis) URI() string {
+func (r Redis) URI() string {
 	u := url.URL{Scheme: "redis", User: url.UserPassword(r.Username, r.Password), Host: r.Address()}
 	if r.TLS {
 		u.Scheme = "rediss"
