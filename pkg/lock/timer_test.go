@@ -18,14 +18,24 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/memlock"
 )
 
+const testPrefix = "lk:{test/one}:"
+
 // hooked is a memlock whose calls a test can watch and delay. Hooks run before the call is passed on.
 type hooked struct {
 	*memlock.Driver
-	acquires      atomic.Int32
-	beforeAcquire func(ctx context.Context, req driver.AcquireRequest) error
-	afterAcquire  func(ctx context.Context, req driver.AcquireRequest)
-	beforeRenew   func(ctx context.Context, req driver.RenewRequest) error
-	beforeRelease func(ctx context.Context, req driver.ReleaseRequest) error
+	acquires        atomic.Int32
+	beforeAcquire   func(ctx context.Context, req driver.AcquireRequest) error
+	afterAcquire    func(ctx context.Context, req driver.AcquireRequest)
+	beforeRenew     func(ctx context.Context, req driver.RenewRequest) error
+	beforeRelease   func(ctx context.Context, req driver.ReleaseRequest) error
+	beforeSubscribe func()
+}
+
+func (h *hooked) Subscribe(ctx context.Context, key driver.Key) (driver.Subscription, error) {
+	if h.beforeSubscribe != nil {
+		h.beforeSubscribe()
+	}
+	return h.Driver.Subscribe(ctx, key)
 }
 
 func (h *hooked) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Grant, error) {
@@ -70,7 +80,7 @@ func newHooked(t *testing.T) (*hooked, *lock.Client) {
 
 func newClient(t *testing.T, d driver.Driver, options *lock.Options) *lock.Client {
 	t.Helper()
-	c, err := lock.New(d, "lk:{test/one}:", options)
+	c, err := lock.New(d, testPrefix, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,6 +299,31 @@ func TestOnlyTheHeadOfTheQueueAsksTheStore(t *testing.T) {
 		}
 		if n := d.acquires.Load(); n > 2*waiters {
 			t.Errorf("%d acquires for %d hand-overs", n, waiters)
+		}
+	})
+}
+
+// TestReleaseBeforeTheSubscriptionIsNotMissed frees the key after the waiter was refused and before its subscription is confirmed, so
+// that no notification reaches it.
+func TestReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, c := newHooked(t)
+		h, err := c.TryAcquire(t.Context(), "k", time.Hour, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.beforeSubscribe = func() {
+			// Straight to the store: a release by the handle would wake the waiters of this process as well.
+			if err := d.Driver.Release(t.Context(), driver.ReleaseRequest{Key: driver.Key{Prefix: testPrefix, Name: "k"}, ID: h.ID()}); err != nil {
+				t.Error(err)
+			}
+		}
+		start := time.Now()
+		if _, err := c.Acquire(t.Context(), "k", time.Hour, time.Minute); err != nil {
+			t.Fatalf("the waiter slept on: %v", err)
+		}
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("the waiter slept for %s although the key was free", waited)
 		}
 	})
 }
