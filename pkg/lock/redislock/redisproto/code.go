@@ -1,0 +1,102 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisproto
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+)
+
+//go:embed protocol.lua
+var protocol string
+
+//go:embed functions.lua
+var functions string
+
+//go:embed acquire_script.lua
+var acquireScript string
+
+// LibraryName is the name of the function library.
+const LibraryName = "lockstead"
+
+// The functions of the library. Tenants may call all of them; the last two refuse a user who cannot touch ArmKey.
+const (
+	// FunctionAcquire: keys LockKey, SequenceKey; arguments id, TTL in ms, owner. Replies {1, epoch, sequence} when
+	// granted and {0, remaining ms, record} when held.
+	FunctionAcquire = "lockstead_acquire"
+	// FunctionRenew: keys LockKey, SequenceKey; arguments id, TTL in ms. Replies 1, or 0 if the id is not the holder's.
+	FunctionRenew = "lockstead_renew"
+	// FunctionRelease: key LockKey; arguments id, Channel. Replies 1, or 0 if the id is not the holder's.
+	FunctionRelease = "lockstead_release"
+	// FunctionInspect, by FCALL_RO: key LockKey. Replies {} or {remaining ms, record}.
+	FunctionInspect = "lockstead_inspect"
+	// FunctionArm: key ArmKey; arguments prefix, epoch. Replies 1; refuses an epoch that is not the record's.
+	FunctionArm = "lockstead_arm"
+	// FunctionArmedEpochs, by FCALL_RO: key ArmKey; arguments are prefixes. Replies the epoch that each is armed for, or "".
+	FunctionArmedEpochs = "lockstead_armed_epochs"
+)
+
+// Codes with which the errors of the server-side code begin.
+const (
+	// CodeNoEpoch: the epoch record is missing: the lock namespace was never prepared, or the server lost its data.
+	CodeNoEpoch = "LS_NOEPOCH"
+	// CodeNotArmed: the server may have lost data and waits for the operator.
+	CodeNotArmed = "LS_NOTARMED"
+	// CodeTTLTooLong: the TTL is above the epoch record's.
+	CodeTTLTooLong = "LS_TTLTOOLONG"
+	// CodeBadTTL: the TTL is not a whole number of milliseconds from 1 up.
+	CodeBadTTL = "LS_BADTTL"
+	// CodeBadID: the acquisition id is not 32 hexadecimal digits.
+	CodeBadID = "LS_BADID"
+	// CodeBadKeys: the keys do not belong to one lock namespace.
+	CodeBadKeys = "LS_BADKEYS"
+	// CodeForeign: the key of the lock has a value that this protocol did not write.
+	CodeForeign = "LS_FOREIGN"
+)
+
+// Library is the source of the function library, for FUNCTION LOAD. Loading it again disarms the server.
+func Library() string {
+	return "#!lua name=" + LibraryName + "\n" + protocol + functions
+}
+
+// LibraryDigest names this version of the library, so that the operator loads it only when the server has another one.
+func LibraryDigest() string {
+	sum := sha256.Sum256([]byte(Library()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Script is server-side code for servers without functions.
+type Script struct {
+	Source string
+	// SHA1 is the name for EVALSHA.
+	SHA1 string
+}
+
+// The scripts have the keys, arguments and replies of the functions of the same name. There is no arming: a server that lost its data
+// grants again at once, with a greater epoch taken from its clock, so exclusion does not survive the loss, and tokens grow as long as
+// that clock is not set back.
+func scriptOf(flags, call string) Script {
+	source := "#!lua" + flags + "\n" + protocol + call
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1.
+	return Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
+}
+
+// AcquireScript is FunctionAcquire as a script.
+func AcquireScript() Script { return scriptOf("", acquireScript) }
+
+// RenewScript is FunctionRenew as a script.
+func RenewScript() Script { return scriptOf(" flags=allow-oom", "return renew(KEYS, ARGV)\n") }
+
+// ReleaseScript is FunctionRelease as a script.
+func ReleaseScript() Script { return scriptOf(" flags=allow-oom", "return release(KEYS, ARGV)\n") }
+
+// InspectScript is FunctionInspect as a script.
+func InspectScript() Script { return scriptOf(" flags=no-writes", "return inspect(KEYS)\n") }
+
+// Scripts are all scripts, for an operator that preloads them.
+func Scripts() []Script {
+	return []Script{AcquireScript(), RenewScript(), ReleaseScript(), InspectScript()}
+}

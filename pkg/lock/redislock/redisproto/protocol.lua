@@ -1,0 +1,153 @@
+-- The lock protocol, shared by the function library and the scripts. Every call touches the keys of one lock namespace,
+-- which lie in one cluster slot. Errors begin with a code of their own, LS_…, that the client maps to a typed error.
+
+-- An acquisition id is 32 lower-case hexadecimal digits; its fixed width makes the comparison of a prefix of the
+-- record exact.
+local ID_LENGTH = 32
+
+local function fail(code, text)
+  return redis.error_reply('LS_' .. code .. ' ' .. text)
+end
+
+-- read_prefix returns the prefix of the lock namespace, from the key of its counter. Nothing that a caller sends beside the keys says
+-- where the epoch record is, since a tenant could point it to a record of its own making.
+local function read_prefix(lock_key, sequence_key)
+  local prefix = string.match(sequence_key or '', '^(.+)!seq$')
+  if not prefix or string.sub(lock_key or '', 1, #prefix + 5) ~= prefix .. 'lock:' then
+    return nil, fail('BADKEYS', 'the keys are <prefix>lock:<key> and <prefix>!seq')
+  end
+  return prefix
+end
+
+-- read_epoch returns the parts of the epoch record, "<epoch> <longest TTL in ms, 0 is any> <1 if it arms itself>", or nothing.
+local function read_epoch(prefix)
+  local raw = redis.call('GET', prefix .. '!epoch')
+  if not raw then
+    return nil
+  end
+  return string.match(raw, '^(%d+) (%d+) ([01])$')
+end
+
+local function read_ttl(raw, max_ttl)
+  local ttl = string.match(raw or '', '^%d+$') and tonumber(raw)
+  if not ttl or ttl < 1 then
+    return nil, fail('BADTTL', 'the TTL is a whole number of milliseconds from 1 up')
+  end
+  if tonumber(max_ttl) > 0 and ttl > tonumber(max_ttl) then
+    return nil, fail('TTLTOOLONG', 'the longest TTL of this lock namespace is ' .. max_ttl .. ' ms')
+  end
+  return ttl
+end
+
+-- read_record returns the record of a lock, or nothing, or an error if the value is not a record of this protocol.
+local function read_record(lock_key)
+  local value = redis.pcall('GET', lock_key)
+  if type(value) == 'table' and value.err then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then
+      return nil, fail('FOREIGN', 'the key of the lock holds another type of value')
+    end
+    return nil, value
+  end
+  if not value then
+    return nil
+  end
+  local _, id_end = string.find(value, '^[0-9a-f]+')
+  if id_end ~= ID_LENGTH or not string.find(value, '^ %d+%-%d+ ', ID_LENGTH + 1) then
+    return nil, fail('FOREIGN', 'the key of the lock holds a value of somebody else')
+  end
+  return value
+end
+
+local function holds(record, id)
+  return #id == ID_LENGTH and string.sub(record, 1, ID_LENGTH) == id
+end
+
+-- acquire: keys lock, counter; args id, ttl, owner. Returns {1, epoch, sequence}, or {0, remaining ms, record}.
+-- check decides whether the store may grant at all, and returns an error if not.
+local function acquire(keys, args, check)
+  local id, owner = args[1], args[3]
+  local prefix, bad_keys = read_prefix(keys[1], keys[2])
+  if bad_keys then
+    return bad_keys
+  end
+  if #id ~= ID_LENGTH or string.find(id, '[^0-9a-f]') then
+    return fail('BADID', 'the acquisition id is 32 lower-case hexadecimal digits')
+  end
+  local epoch, max_ttl, self_arm = read_epoch(prefix)
+  local refused
+  epoch, max_ttl, refused = check(prefix, epoch, max_ttl, self_arm)
+  if refused then
+    return refused
+  end
+  local ttl, bad_ttl = read_ttl(args[2], max_ttl)
+  if bad_ttl then
+    return bad_ttl
+  end
+  local record, foreign = read_record(keys[1])
+  if foreign then
+    return foreign
+  end
+  if record then
+    local left = redis.call('PTTL', keys[1])
+    if left < 0 then
+      return fail('FOREIGN', 'the record of the lock never runs out')
+    end
+    return {0, left, record}
+  end
+  local sequence = redis.call('INCR', keys[2])
+  local token = epoch .. '-' .. string.format('%.0f', sequence)
+  redis.call('SET', keys[1], id .. ' ' .. token .. ' ' .. owner, 'PX', ttl)
+  return {1, epoch, sequence}
+end
+
+-- renew: keys lock, counter; args id, ttl. Returns 1, or 0 if the id is not the holder's. It needs no arming: a record that is there
+-- was not lost, and a renewal creates none.
+local function renew(keys, args)
+  local prefix, bad_keys = read_prefix(keys[1], keys[2])
+  if bad_keys then
+    return bad_keys
+  end
+  local epoch, max_ttl = read_epoch(prefix)
+  if not epoch then
+    return fail('NOEPOCH', 'the lock namespace has no epoch record')
+  end
+  local ttl, bad_ttl = read_ttl(args[2], max_ttl)
+  if bad_ttl then
+    return bad_ttl
+  end
+  local record, foreign = read_record(keys[1])
+  if foreign then
+    return foreign
+  end
+  if not record or not holds(record, args[1]) then
+    return 0
+  end
+  redis.call('PEXPIRE', keys[1], ttl)
+  return 1
+end
+
+-- release: key lock; args id, channel. Returns 1, or 0 if the id is not the holder's.
+local function release(keys, args)
+  local record, foreign = read_record(keys[1])
+  if foreign then
+    return foreign
+  end
+  if not record or not holds(record, args[1]) then
+    return 0
+  end
+  redis.call('DEL', keys[1])
+  redis.call('PUBLISH', args[2], '')
+  return 1
+end
+
+-- inspect: key lock. Returns {} or {remaining ms, record}.
+local function inspect(keys)
+  local record, foreign = read_record(keys[1])
+  if foreign then
+    return foreign
+  end
+  if not record then
+    return {}
+  end
+  return {redis.call('PTTL', keys[1]), record}
+end
