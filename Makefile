@@ -17,6 +17,7 @@ export GOTOOLCHAIN ?= local
 include hack/make/generate.mk
 include hack/make/test.mk
 include hack/make/build.mk
+include hack/make/demo.mk
 -include hack/make/cluster.mk
 
 ##@ General
