@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiserver"
 )
 
@@ -17,9 +19,14 @@ var server *apiserver.Server
 func TestMain(m *testing.M) {
 	// The servers end with the thread that started them.
 	runtime.LockOSThread()
+	before := goleak.IgnoreCurrent()
 	code, err := apiserver.Run(m, func(s *apiserver.Server) { server = s })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
+	}
+	if err := goleak.Find(before); err != nil {
+		fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
+		code = 1
 	}
 	os.Exit(code)
 }

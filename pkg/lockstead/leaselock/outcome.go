@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
@@ -33,7 +34,7 @@ func attempt[T any](ctx context.Context, d *Driver, op string, write bool, timeo
 	defer timer.Stop()
 
 	answer, err := request(attemptCtx)
-	if err == nil || apierrors.IsNotFound(err) && !missesNamespace(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	if err == nil || missesLease(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return answer, err
 	}
 	f := failure{op: op, write: write, sent: sent.Load() || !d.traced, err: err, caller: ctx.Err()}
@@ -95,8 +96,10 @@ func (f failure) classifyStatus(status apierrors.APIStatus, r remedies, store *d
 		store.Reason, store.Remedy = "permission", r.forbidden(status.Status().Message)
 	case code == http.StatusUnauthorized:
 		store.Reason, store.Remedy = "unauthorized", "the Kubernetes API does not accept the credentials of this process"
-	case code == http.StatusNotFound:
+	case code == http.StatusNotFound && missingKind(f.err) == "namespaces":
 		store.Reason, store.Remedy = "namespace-missing", r.missing()
+	case code == http.StatusNotFound:
+		store.Reason, store.Remedy = "not-found", "check that the address of the REST config is that of a Kubernetes API"
 	case code == http.StatusTooManyRequests:
 		store.Reason = "throttled"
 	case code == http.StatusGone:
@@ -111,13 +114,18 @@ func (f failure) classifyStatus(status apierrors.APIStatus, r remedies, store *d
 	}
 }
 
-// missesNamespace tells a missing namespace, or a missing API, from a missing Lease.
-func missesNamespace(err error) bool {
+// missesLease tells a missing Lease from a missing namespace, and from a 404 that no Kubernetes API wrote.
+func missesLease(err error) bool {
+	return apierrors.IsNotFound(err) && missingKind(err) == "leases"
+}
+
+// missingKind is the resource that a 404 is about, "" if the answer is not the API's own.
+func missingKind(err error) string {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return true
+	if !errors.As(err, &status) || status.Status().Details == nil || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return ""
 	}
-	return status.Status().Details.Kind != "leases"
+	return status.Status().Details.Kind
 }
 
 // remedies say what to do about missing rights.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// newLeases makes the client for the Leases of a namespace. Traced tells whether the transport is known to report the connections that it takes.
+// newLeases makes the client for the Leases of a namespace. Closer holds its connections. Traced tells whether the transport is known to report the connections that it takes.
 func newLeases(config *rest.Config, namespace string) (leases coordinationv1client.LeaseInterface, closer http.RoundTripper, traced bool, err error) {
 	own := rest.CopyConfig(config)
 	own.QPS, own.Burst, own.RateLimiter = -1, 0, nil
@@ -31,16 +31,22 @@ func newLeases(config *rest.Config, namespace string) (leases coordinationv1clie
 	if traced {
 		isolate(settings)
 	}
+	// The innermost transport, under the wrappers of the config, is what holds the connections. One that was handed in is not ours to close.
+	settings.WrapTransport = transport.Wrappers(func(inner http.RoundTripper) http.RoundTripper {
+		if traced {
+			closer = inner
+		}
+		return inner
+	}, settings.WrapTransport)
 	roundTripper, err := transport.New(settings)
 	if err != nil {
 		return nil, nil, false, err
 	}
-	roundTripper = decidesRetriesItself{roundTripper}
-	client, err := coordinationv1client.NewForConfigAndClient(own, &http.Client{Transport: roundTripper})
+	client, err := coordinationv1client.NewForConfigAndClient(own, &http.Client{Transport: decidesRetriesItself{roundTripper}})
 	if err != nil {
 		return nil, nil, false, err
 	}
-	return client.Leases(namespace), roundTripper, traced, nil
+	return client.Leases(namespace), closer, traced, nil
 }
 
 // isolate keeps the transport from being shared with other clients of the process, and sets HTTP/1.1: there a request whose answer is
@@ -69,6 +75,3 @@ func (t decidesRetriesItself) RoundTrip(request *http.Request) (*http.Response, 
 	}
 	return response, err
 }
-
-// WrappedRoundTripper lets idle connections be closed through the wrapper.
-func (t decidesRetriesItself) WrappedRoundTripper() http.RoundTripper { return t.next }
