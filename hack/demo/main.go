@@ -53,7 +53,7 @@ func run(ctx context.Context, config config) (err error) {
 	for _, p := range phases(config) {
 		result, err := p.run(ctx, kube, config, out)
 		if err != nil {
-			p.explain(context.WithoutCancel(ctx), kube, out)
+			p.explain(context.WithoutCancel(ctx), out)
 			return fmt.Errorf("backend %s: %w", p.backend, err)
 		}
 		out.result(result)

@@ -175,7 +175,7 @@ func (p phase) stop(ctx context.Context, kube *kube) error {
 }
 
 // explain prints what helps to understand a failure.
-func (p phase) explain(ctx context.Context, kube *kube, out *console) {
+func (p phase) explain(ctx context.Context, out *console) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for _, args := range [][]string{
