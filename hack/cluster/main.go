@@ -24,7 +24,6 @@ const usage = `usage: hack/cluster/run <command>
   status                 say whether the cluster runs
   kubeconfig             print the file with which to reach the cluster
   kubectl ARGS...        run kubectl against the cluster
-  helm ARGS...           run Helm against the cluster
   image build-load DOCKERFILE FOLDER NAME:TAG
                          build an image and load it into the cluster
   image load ARCHIVE     load an OCI or docker archive into the cluster
@@ -81,8 +80,6 @@ func run(ctx context.Context, args []string) error {
 		return err
 	case "kubectl":
 		return t.kubectl(ctx, args)
-	case "helm":
-		return t.helm(ctx, args)
 	case "image":
 		return t.image(ctx, args)
 	case "assets":

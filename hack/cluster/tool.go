@@ -85,33 +85,28 @@ func (t *tool) kubeconfig() string {
 // kubectl runs kubectl in the place of this program: the user's own against the
 // user's own cluster, otherwise the one of the cluster's version.
 func (t *tool) kubectl(ctx context.Context, args []string) error {
-	return t.become(ctx, binaries.Kubectl, t.existing, args)
-}
-
-func (t *tool) helm(ctx context.Context, args []string) error {
-	return t.become(ctx, binaries.Helm, true, args)
-}
-
-// become executes the program in the place of this one. With preferOwn, one
-// that the user has is taken.
-func (t *tool) become(ctx context.Context, name string, preferOwn bool, args []string) error {
-	program, err := exec.LookPath(name)
-	if !preferOwn || err != nil {
-		built, err := t.programs.Ensure(ctx, name)
-		if err != nil {
-			return err
-		}
-		program = built[name]
+	program, environment, err := t.kubectlCommand(ctx)
+	if err != nil {
+		return err
 	}
-	environment := os.Environ()
-	if !t.existing {
-		if !t.dir.Exists() {
-			return fmt.Errorf("cluster %s is not there; start it with `make cluster-up`", t.dir.Name())
-		}
-		environment = append(environment, "KUBECONFIG="+t.dir.Kubeconfig())
-	}
-	if err := syscall.Exec(program, append([]string{name}, args...), environment); err != nil {
+	if err := syscall.Exec(program, append([]string{binaries.Kubectl}, args...), environment); err != nil {
 		return fmt.Errorf("execute %s: %w", program, err)
 	}
 	return nil
+}
+
+func (t *tool) kubectlCommand(ctx context.Context) (program string, environment []string, err error) {
+	environment = os.Environ()
+	if t.existing {
+		if program, err = exec.LookPath(binaries.Kubectl); err == nil {
+			return program, environment, nil
+		}
+	} else {
+		if !t.dir.Exists() {
+			return "", nil, fmt.Errorf("cluster %s is not there; start it with `make cluster-up`", t.dir.Name())
+		}
+		environment = append(environment, "KUBECONFIG="+t.dir.Kubeconfig())
+	}
+	built, err := t.programs.Ensure(ctx, binaries.Kubectl)
+	return built[binaries.Kubectl], environment, err
 }

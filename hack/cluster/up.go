@@ -127,7 +127,13 @@ func loadModules(ctx context.Context) {
 
 // reach checks that the user's own cluster answers.
 func (t *tool) reach(ctx context.Context) error {
-	output, err := exec.CommandContext(ctx, "kubectl", "version").CombinedOutput()
+	program, environment, err := t.kubectlCommand(ctx)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program, "version")
+	cmd.Env = environment
+	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("reach the existing cluster with kubectl: %w: %s", err, output)
 	}

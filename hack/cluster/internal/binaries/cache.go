@@ -63,21 +63,12 @@ func (c *Cache) EnsureAssets(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.linkFolder("assets", paths)
-}
-
-// EnsurePath is like Ensure and returns one folder with links to the programs.
-func (c *Cache) EnsurePath(ctx context.Context, names ...string) (string, error) {
-	paths, err := c.Ensure(ctx, names...)
-	if err != nil {
-		return "", err
-	}
-	return c.linkFolder("path", paths)
+	return c.linkFolder(paths)
 }
 
 // linkFolder makes a folder of symbolic links to programs, named after what it
 // links to, so that its path changes when and only when the programs do.
-func (c *Cache) linkFolder(kind string, programs map[string]string) (string, error) {
+func (c *Cache) linkFolder(programs map[string]string) (string, error) {
 	names := make([]string, 0, len(programs))
 	for name := range programs {
 		names = append(names, name)
@@ -87,7 +78,7 @@ func (c *Cache) linkFolder(kind string, programs map[string]string) (string, err
 	for _, name := range names {
 		fmt.Fprintln(sum, programs[name])
 	}
-	dir := filepath.Join(c.root, "bin", kind+"-"+hex.EncodeToString(sum.Sum(nil))[:12])
+	dir := filepath.Join(c.root, "bin", "assets-"+hex.EncodeToString(sum.Sum(nil))[:12])
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}

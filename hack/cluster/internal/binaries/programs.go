@@ -50,7 +50,6 @@ const (
 	Shim              = "containerd-shim-runc-v2"
 	Ctr               = "ctr"
 	CoreDNS           = "coredns"
-	Helm              = "helm"
 )
 
 // groups lists every program that can be built here. Kubernetes comes before
