@@ -63,7 +63,7 @@ func (d *Driver) take(ctx context.Context, s *space, name string, req driver.Acq
 	const op = "acquire"
 	budget := req.TTL / 4
 	acquisition := leaseformat.Acquisition{
-		Prefix: req.Key.Prefix, Key: req.Key.Name, ID: req.ID, Duration: req.TTL, Owner: req.Owner, Epoch: epoch, Now: time.Now(),
+		Prefix: req.Key.Prefix, Key: req.Key.Name, ID: req.ID, Duration: req.TTL, Owner: req.Owner, Epoch: epoch, Now: time.Now(), //nolint:forbidigo // for people
 	}
 	for range acquireRounds {
 		wanted, err := leaseformat.Create(d.namespace, acquisition)

@@ -14,14 +14,14 @@ import (
 
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lock/locktest"
-	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiserver"
+	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiservertest"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
 )
 
 func TestConformance(t *testing.T) {
 	namespace := server.Namespace(t)
-	config := server.ServiceAccount(t, namespace, "consumer", apiserver.LeaseVerbs)
+	config := server.ServiceAccount(t, namespace, "consumer", apiservertest.LeaseVerbs)
 	admin := server.Leases(t, namespace)
 	locktest.Run(t, locktest.Harness{
 		NewDriver: func(t *testing.T) driver.Driver { return newDriver(t, config, namespace, nil) },

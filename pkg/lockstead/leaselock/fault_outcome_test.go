@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lockstead/lockstead/pkg/lock/driver"
-	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiserver"
+	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiservertest"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock"
 )
 
@@ -40,7 +40,7 @@ func TestMissingRightsNameRoleAndServiceAccount(t *testing.T) {
 			// The read comes only after a refused create.
 			b.acquire(b.driver(nil), time.Minute)
 		}
-		verbs := slices.DeleteFunc(slices.Clone(apiserver.LeaseVerbs), func(v string) bool { return v == missing })
+		verbs := slices.DeleteFunc(slices.Clone(apiservertest.LeaseVerbs), func(v string) bool { return v == missing })
 		account := "no-" + missing
 		d := newDriver(t, server.ServiceAccount(t, b.namespace, account, verbs), b.namespace, options)
 		store := b.wantStore(want(d), driver.ErrUnavailable, "permission")

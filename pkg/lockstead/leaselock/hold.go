@@ -38,7 +38,7 @@ func (d *Driver) Renew(ctx context.Context, req driver.RenewRequest) (driver.Ren
 	name := leaseformat.Name(req.Key.Prefix, req.Key.Name)
 	renewed, err := onOwnVersion(ctx, d, op, name, req.ID, req.TTL/4, last,
 		func(ctx context.Context, own *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-			update, err := leaseformat.Renew(own, req.TTL, sequenceOf(own, sequence), time.Now())
+			update, err := leaseformat.Renew(own, req.TTL, sequenceOf(own, sequence), time.Now()) //nolint:forbidigo // for people
 			if err != nil {
 				return nil, err
 			}

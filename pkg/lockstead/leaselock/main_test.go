@@ -11,16 +11,16 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiserver"
+	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiservertest"
 )
 
-var server *apiserver.Server
+var server *apiservertest.Server
 
 func TestMain(m *testing.M) {
 	// The servers end with the thread that started them.
 	runtime.LockOSThread()
 	before := goleak.IgnoreCurrent()
-	code, err := apiserver.Run(m, func(s *apiserver.Server) { server = s })
+	code, err := apiservertest.Run(m, func(s *apiservertest.Server) { server = s })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}

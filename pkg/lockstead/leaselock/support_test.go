@@ -20,7 +20,7 @@ import (
 
 	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
-	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiserver"
+	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiservertest"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
 )
@@ -48,7 +48,7 @@ func newBench(t *testing.T) *bench {
 	key := driver.Key{Prefix: newPrefix(), Name: "order:17"}
 	return &bench{
 		t: t, ctx: ctx, namespace: namespace, key: key, name: leaseformat.Name(key.Prefix, key.Name),
-		config: server.ServiceAccount(t, namespace, "consumer", apiserver.LeaseVerbs),
+		config: server.ServiceAccount(t, namespace, "consumer", apiservertest.LeaseVerbs),
 		admin:  server.Leases(t, namespace),
 	}
 }

@@ -1,9 +1,9 @@
 // Copyright The Lockstead Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiserver runs a real kube-apiserver with its etcd for tests, on loopback ports that were free. One server serves a whole test
+// Package apiservertest runs a real kube-apiserver with its etcd for tests, on loopback ports that were free. One server serves a whole test
 // binary: start it in TestMain, give each test a namespace of its own, and stop it at the end.
-package apiserver
+package apiservertest
 
 import (
 	"context"

@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package apiserver
+package apiservertest
 
 import "os/exec"
 

@@ -1,0 +1,103 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lockstead
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/lock"
+	"github.com/lockstead/lockstead/pkg/lock/clock"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
+)
+
+// Options are what Open can be told. The zero value, or nil, is ready to use in a pod that mounts a binding.
+type Options struct {
+	// BindingDir is the folder where the binding Secret is mounted. Defaults to the search in the package documentation.
+	BindingDir string
+
+	// Driver is a backend of the application's own. It needs Prefix; no binding is read then, and Close does not close the driver.
+	// Defaults to what the binding names.
+	Driver driver.Driver
+	// RESTConfig is how a Lease binding reaches the Kubernetes API. Defaults to the pod's service account.
+	RESTConfig *rest.Config
+	// Prefix starts every key in the store; every replica must give the same. Only with Driver. Defaults to the prefix of the
+	// binding.
+	Prefix string
+
+	// Lock are the options of the lock client. Its DefaultTTL and MaxTTL default to those of the binding, its Logger and Clock to those
+	// here. Defaults to none.
+	Lock *lock.Options
+	// RefreshInterval is how often the folder is read again. Defaults to 5 s.
+	RefreshInterval time.Duration
+	// Logger gets a warning about the fallback, and about bindings that change or cannot be read. Defaults to Lock.Logger, else to
+	// slog.Default.
+	Logger *slog.Logger
+	// Clock is for tests. Defaults to clock.Boot.
+	Clock clock.Clock
+}
+
+const defaultRefreshInterval = 5 * time.Second
+
+// resolve fills in the defaults and refuses what contradicts itself.
+func (o *Options) resolve() (Options, lock.Options, error) {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	var l lock.Options
+	if r.Lock != nil {
+		l = *r.Lock
+	}
+	switch {
+	case r.Driver != nil && r.Prefix == "":
+		return r, l, errors.New("lockstead: Options.Driver needs Options.Prefix: no binding is read that could tell it")
+	case r.Driver == nil && r.Prefix != "":
+		return r, l, errors.New("lockstead: Options.Prefix is only for Options.Driver: the binding tells it otherwise")
+	case r.RefreshInterval < 0:
+		return r, l, fmt.Errorf("lockstead: Options.RefreshInterval %s is negative", r.RefreshInterval)
+	}
+	if r.RefreshInterval == 0 {
+		r.RefreshInterval = defaultRefreshInterval
+	}
+	if r.Logger == nil {
+		if r.Logger = l.Logger; r.Logger == nil {
+			r.Logger = slog.Default()
+		}
+	}
+	if l.Logger == nil {
+		l.Logger = r.Logger
+	}
+	if r.Clock == nil {
+		if r.Clock = l.Clock; r.Clock == nil {
+			r.Clock = clock.Boot()
+		}
+	}
+	if l.Clock == nil {
+		l.Clock = r.Clock
+	}
+	return r, l, nil
+}
+
+// needsBinding tells whether anything is still to be learned from a binding.
+func (o Options) needsBinding() bool { return o.Prefix == "" }
+
+// bound takes the durations that the application did not give from the binding.
+func bound(l lock.Options, b *binding.Binding) (lock.Options, error) {
+	if l.MaxTTL > b.TTLMax {
+		return l, fmt.Errorf("lockstead: Options.Lock.MaxTTL %s is above %s, the maximum of LockNamespace %s (spec.ttl.max)", l.MaxTTL, b.TTLMax, b.LockNamespace)
+	}
+	if l.MaxTTL == 0 {
+		l.MaxTTL = b.TTLMax
+	}
+	if l.DefaultTTL == 0 {
+		l.DefaultTTL = min(b.TTLDefault, l.MaxTTL)
+	}
+	return l, nil
+}
