@@ -1,0 +1,153 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package redisadmin is what the operator does on a Redis server as its administrator: it looks what the server is and how safe it keeps
+// locks, loads the function library, programs the users of tenants, and writes and arms their epochs.
+//
+// Every operation compares first and writes only a difference, so it can be repeated at any time. No error and no result carries a
+// password.
+package redisadmin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Target is a server and how to log in as its administrator. Formatting it leaves the password out.
+type Target struct {
+	// Address is host:port.
+	Address  string
+	Username string
+	Password string
+	// TLS is nil for a connection in the clear.
+	TLS *tls.Config
+}
+
+// String names the server and the user without the password.
+func (t Target) String() string { return t.Username + "@" + t.Address }
+
+// Format writes String for every verb, so that none of them shows the password.
+func (t Target) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, t.String()) }
+
+// Options change how a Connector connects. The zero value is good.
+type Options struct {
+	// Dial opens connections, for example to reach a Service from outside of the cluster. Defaults to a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Timeout bounds a dial, and the wait for a reply. Defaults to 3 seconds.
+	Timeout time.Duration
+}
+
+// Connector opens clients.
+type Connector struct{ options Options }
+
+// NewConnector returns a Connector. A nil options is the zero value.
+func NewConnector(options *Options) *Connector {
+	c := &Connector{}
+	if options != nil {
+		c.options = *options
+	}
+	if c.options.Timeout == 0 {
+		c.options.Timeout = 3 * time.Second
+	}
+	if c.options.Dial == nil {
+		c.options.Dial = (&net.Dialer{Timeout: c.options.Timeout}).DialContext
+	}
+	return c
+}
+
+// Client is a connection to one server. Its user closes it.
+type Client struct{ redis *redis.Client }
+
+// Connect opens a client and checks that the server answers to the credentials.
+func (c *Connector) Connect(ctx context.Context, target Target) (*Client, error) {
+	dial := c.options.Dial
+	if target.TLS != nil {
+		config := target.TLS.Clone()
+		if config.ServerName == "" {
+			host, _, err := net.SplitHostPort(target.Address)
+			if err != nil {
+				return nil, fmt.Errorf("address of the server: %w", err)
+			}
+			config.ServerName = host
+		}
+		plain := dial
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := plain(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			secured := tls.Client(conn, config)
+			if err := secured.HandshakeContext(ctx); err != nil {
+				_ = conn.Close()
+				return nil, fmt.Errorf("TLS handshake: %w", err)
+			}
+			return secured, nil
+		}
+	}
+	client := &Client{redis: redis.NewClient(&redis.Options{
+		Addr: target.Address, Username: target.Username, Password: target.Password, ClientName: "lockstead-operator",
+		Dialer: dial, DialTimeout: c.options.Timeout, DialerRetries: 1, ReadTimeout: c.options.Timeout, WriteTimeout: c.options.Timeout,
+		ContextTimeoutEnabled: true, PoolSize: 2, MaxRetries: -1, Protocol: 2, DisableIdentity: true,
+	})}
+	if err := client.redis.Ping(ctx).Err(); err != nil {
+		client.Close()
+		return nil, connectError(target, err)
+	}
+	return client, nil
+}
+
+// Close closes the connections.
+func (c *Client) Close() { _ = c.redis.Close() }
+
+// The reasons why a server cannot be administered.
+var (
+	// ErrUnreachable: no connection, or no reply.
+	ErrUnreachable = errors.New("server is not reachable")
+	// ErrCredentials: the server refuses the user or the password.
+	ErrCredentials = errors.New("server refuses the administrator's credentials")
+	// ErrLoading: the server is reading its data and will answer soon.
+	ErrLoading = errors.New("server is still loading its data")
+	// ErrDenied: the administrator's user lacks a right.
+	ErrDenied = errors.New("administrator's user lacks a right")
+)
+
+func connectError(target Target, err error) error {
+	return fmt.Errorf("connect to %s as %q: %w", target.Address, target.Username, classify(err))
+}
+
+// classify adds the sentinel that fits to an error of the server or of the connection.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	text := reply.Error()
+	switch {
+	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "ERR AUTH"),
+		strings.HasPrefix(text, "ERR invalid password"):
+		return fmt.Errorf("%w: %w", ErrCredentials, err)
+	case strings.HasPrefix(text, "LOADING"), strings.HasPrefix(text, "BUSY "), strings.HasPrefix(text, "MASTERDOWN"):
+		return fmt.Errorf("%w: %w", ErrLoading, err)
+	case strings.HasPrefix(text, "NOPERM"):
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	}
+	return err
+}
+
+// wrap says which operation failed.
+func wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", operation, classify(err))
+}
