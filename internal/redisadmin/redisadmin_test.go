@@ -1,0 +1,365 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisadmin_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockstead/lockstead/internal/redisadmin"
+	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
+)
+
+const uid = "5f0c7a3e-9d1b-4c55-8d6e-1a2b3c4d5e6f"
+
+var (
+	durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
+	prefix  = redisproto.Prefix("lk", "payments/billing")
+	mark    = redisadmin.UserMark("lk", uid)
+)
+
+func tenant(password string) redisproto.User {
+	return redisproto.User{
+		Name: redisadmin.TenantUser(uid), PasswordHashes: []string{redisproto.PasswordHash(password)},
+		Rules: append(redisproto.TenantRules(prefix, binding.AccessFunctions), mark),
+	}
+}
+
+func TestProbeOfAServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config      []string
+		wantSelfArm bool
+		want        func(redisadmin.Server) bool
+	}{
+		"durable": {durable, true, func(s redisadmin.Server) bool { return s.Durable() && s.DefaultUser.Open }},
+		"not durable": {nil, false, func(s redisadmin.Server) bool {
+			return !s.Durable() && s.Settings.Known && !s.Settings.AppendOnly
+		}},
+		"every second": {[]string{"--appendonly", "yes", "--appendfsync", "everysec"}, false, func(s redisadmin.Server) bool {
+			return !s.Durable() && s.Settings.AppendFsync == "everysec"
+		}},
+		"evicting": {[]string{"--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru"}, false, func(s redisadmin.Server) bool {
+			return s.Settings.Eviction == "volatile-lru" && s.Settings.MaxMemory == 64<<20
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startServer(t, tc.config...)
+			got, err := server.connect().Probe(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Version == "" || got.RunID == "" || !got.Primary || !got.Functions || got.Cluster || got.Replicas != 0 {
+				t.Errorf("probe found %+v", got)
+			}
+			if got.SelfArm() != tc.wantSelfArm || !tc.want(got) {
+				t.Errorf("probe found %+v, SelfArm %t", got, got.SelfArm())
+			}
+		})
+	}
+}
+
+// A default user with limited rights makes the server drop the writes of functions when it replays its file.
+func TestAServerWithARestrictedDefaultUserDoesNotArmItself(t *testing.T) {
+	server := startServer(t, durable...)
+	raw := redis.NewClient(&redis.Options{Addr: server.address})
+	defer func() { _ = raw.Close() }()
+	for _, tc := range []struct {
+		rules          string
+		open, restrict bool
+	}{
+		{"on nopass ~* &* +@all", true, false},
+		{"on nopass ~* &* +@all -debug", true, true},
+		{"on nopass resetkeys ~a +@all", true, true},
+		{"on resetpass >x allkeys +@all", false, false},
+	} {
+		command := []any{"ACL", "SETUSER", "default"}
+		for _, rule := range strings.Fields(tc.rules) {
+			command = append(command, rule)
+		}
+		if err := raw.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		target := server.target()
+		if !tc.open {
+			target.Username, target.Password = "default", "x"
+		}
+		client, err := redisadmin.NewConnector(nil).Connect(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := client.Probe(t.Context())
+		client.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.DefaultUser.Open != tc.open || got.DefaultUser.Restricted != tc.restrict || got.SelfArm() == tc.restrict {
+			t.Errorf("%s: found %+v, SelfArm %t", tc.rules, got.DefaultUser, got.SelfArm())
+		}
+	}
+}
+
+func TestLibraryIsLoadedOnlyWhenItDiffers(t *testing.T) {
+	server := startServer(t, durable...)
+	client := server.connect()
+	for i, want := range []bool{true, false, false} {
+		loaded, err := client.EnsureLibrary(t.Context())
+		if err != nil || loaded != want {
+			t.Fatalf("pass %d: loaded %t, %v", i, loaded, err)
+		}
+	}
+	raw := redis.NewClient(&redis.Options{Addr: server.address})
+	defer func() { _ = raw.Close() }()
+	older := "#!lua name=" + redisproto.LibraryName + "\nredis.register_function('lockstead_acquire', function() return 1 end)"
+	if err := raw.FunctionLoadReplace(t.Context(), older).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if loaded, err := client.EnsureLibrary(t.Context()); err != nil || !loaded {
+		t.Errorf("another version was not replaced: %t, %v", loaded, err)
+	}
+	server.restart(false)
+	if loaded, err := server.connect().EnsureLibrary(t.Context()); err != nil || loaded {
+		t.Errorf("after a restart: loaded %t, %v", loaded, err)
+	}
+}
+
+func TestScriptsAreLoadedOnlyWhenMissing(t *testing.T) {
+	client := startServer(t).connect()
+	for i, want := range []bool{true, false} {
+		loaded, err := client.EnsureScripts(t.Context())
+		if err != nil || loaded != want {
+			t.Fatalf("pass %d: loaded %t, %v", i, loaded, err)
+		}
+	}
+}
+
+func TestUserIsProgrammedOnceAndRepaired(t *testing.T) {
+	server := startServer(t)
+	client := server.connect()
+	raw := redis.NewClient(&redis.Options{Addr: server.address})
+	defer func() { _ = raw.Close() }()
+	user := tenant("secret")
+	ensure := func(want bool) {
+		t.Helper()
+		if changed, err := client.EnsureUser(t.Context(), user); err != nil || changed != want {
+			t.Fatalf("EnsureUser: changed %t, %v; want %t", changed, err, want)
+		}
+	}
+	ensure(true)
+	ensure(false)
+	for _, drift := range []string{"off", "+flushall", "~*", "&*", "nopass", ">another", "-get", "resetkeys", "(+set ~other:*)", "resetpass"} {
+		words := []any{"ACL", "SETUSER", user.Name, drift}
+		if err := raw.Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := client.EnsureUser(t.Context(), user); err != nil || !changed {
+			t.Errorf("drift %q was not repaired: changed %t, %v", drift, changed, err)
+		}
+	}
+	ensure(false)
+	user.PasswordHashes = append(user.PasswordHashes, redisproto.PasswordHash("second"))
+	ensure(true)
+	for _, password := range []string{"secret", "second"} {
+		login := redis.NewClient(&redis.Options{Addr: server.address, Username: user.Name, Password: password})
+		if err := login.Ping(t.Context()).Err(); err != nil {
+			t.Errorf("login with password %q: %v", password, err)
+		}
+		_ = login.Close()
+	}
+}
+
+func TestOperatorAndProbeUsersReadBack(t *testing.T) {
+	client := startServer(t).connect()
+	for name, rules := range map[string][]string{"operator": redisproto.OperatorRules(), "probe": redisproto.ProbeRules()} {
+		user := redisproto.User{Name: name, PasswordHashes: []string{redisproto.PasswordHash("x")}, Rules: rules}
+		for i, want := range []bool{true, false} {
+			if changed, err := client.EnsureUser(t.Context(), user); err != nil || changed != want {
+				t.Errorf("%s, pass %d: changed %t, %v", name, i, changed, err)
+			}
+		}
+	}
+}
+
+func TestABadRuleChangesNothing(t *testing.T) {
+	client := startServer(t).connect()
+	user := tenant("secret")
+	if _, err := client.EnsureUser(t.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	bad := user
+	bad.Rules = []string{"+nosuchcommand"}
+	if _, err := client.EnsureUser(t.Context(), bad); err == nil {
+		t.Fatal("a rule that the server does not know was accepted")
+	}
+	if changed, err := client.EnsureUser(t.Context(), user); err != nil || changed {
+		t.Errorf("the failed attempt changed the user: %t, %v", changed, err)
+	}
+}
+
+func TestOnlyMarkedUsersAreDeleted(t *testing.T) {
+	server := startServer(t)
+	client := server.connect()
+	ours := tenant("secret")
+	foreign := redisproto.User{Name: "lk-somebody", PasswordHashes: []string{redisproto.PasswordHash("x")}, Rules: []string{"~*", "+@all"}}
+	other := ours
+	other.Name, other.Rules = "lk-other", []string{redisadmin.UserMark("lk", "another-uid"), "+ping"}
+	for _, user := range []redisproto.User{ours, foreign, other} {
+		if _, err := client.EnsureUser(t.Context(), user); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := client.TenantUsers(t.Context())
+	if err != nil || strings.Join(names, " ") != ours.Name+" lk-other lk-somebody" {
+		t.Fatalf("users are %v, %v", names, err)
+	}
+	login := redis.NewClient(&redis.Options{Addr: server.address, Username: ours.Name, Password: "secret", PoolSize: 1, MaxRetries: -1})
+	defer func() { _ = login.Close() }()
+	if err := login.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{ours.Name: true, foreign.Name: false, other.Name: false, "lk-nobody": false} {
+		if deleted, err := client.DeleteUser(t.Context(), name, mark); err != nil || deleted != want {
+			t.Errorf("delete %s: %t, %v", name, deleted, err)
+		}
+	}
+	if err := login.Ping(t.Context()).Err(); err == nil {
+		t.Error("a connection of the deleted user still works")
+	}
+}
+
+func TestEpochOnlyGrows(t *testing.T) {
+	client := startServer(t).connect()
+	key := redisproto.EpochKey(prefix)
+	if _, ok, err := client.ReadEpoch(t.Context(), key); ok || err != nil {
+		t.Fatalf("an absent record was read: %t, %v", ok, err)
+	}
+	for _, tc := range []struct {
+		epoch       redisproto.Epoch
+		wantChanged bool
+		wantErr     error
+	}{
+		{redisproto.Epoch{Number: 7, MaxTTL: time.Hour}, true, nil},
+		{redisproto.Epoch{Number: 7, MaxTTL: time.Hour}, false, nil},
+		{redisproto.Epoch{Number: 7, MaxTTL: time.Minute, SelfArm: true}, true, nil},
+		{redisproto.Epoch{Number: 6, MaxTTL: time.Minute}, false, redisadmin.ErrNewerEpoch},
+		{redisproto.Epoch{Number: 8, MaxTTL: time.Minute}, true, nil},
+	} {
+		changed, err := client.WriteEpoch(t.Context(), key, tc.epoch)
+		if changed != tc.wantChanged || !errors.Is(err, tc.wantErr) {
+			t.Errorf("write %v: changed %t, %v", tc.epoch, changed, err)
+		}
+	}
+	got, ok, err := client.ReadEpoch(t.Context(), key)
+	if want := (redisproto.Epoch{Number: 8, MaxTTL: time.Minute}); err != nil || !ok || got != want {
+		t.Errorf("read %v, %t, %v", got, ok, err)
+	}
+}
+
+func TestAForeignValueInPlaceOfTheEpochIsLeftAlone(t *testing.T) {
+	server := startServer(t)
+	raw := redis.NewClient(&redis.Options{Addr: server.address})
+	defer func() { _ = raw.Close() }()
+	key := redisproto.EpochKey(prefix)
+	if err := raw.Set(t.Context(), key, "something", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	client := server.connect()
+	if _, err := client.WriteEpoch(t.Context(), key, redisproto.Epoch{Number: 1}); err == nil || errors.Is(err, redisadmin.ErrUnreachable) {
+		t.Errorf("error is %v", err)
+	}
+	if got := raw.Get(t.Context(), key).Val(); got != "something" {
+		t.Errorf("the value is %q now", got)
+	}
+}
+
+func TestArming(t *testing.T) {
+	server := startServer(t, durable...)
+	client := server.connect()
+	if _, err := client.EnsureLibrary(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	armed := func(client *redisadmin.Client) string {
+		t.Helper()
+		epochs, err := client.ArmedEpochs(t.Context(), "lk", prefix, redisproto.Prefix("lk", "a/b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%q", epochs)
+	}
+	if err := client.Arm(t.Context(), prefix, 3); err == nil {
+		t.Error("a lock namespace without an epoch record was armed")
+	}
+	if _, err := client.WriteEpoch(t.Context(), redisproto.EpochKey(prefix), redisproto.Epoch{Number: 3, MaxTTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Arm(t.Context(), prefix, 2); err == nil {
+		t.Error("a lock namespace was armed for an epoch that is not the record's")
+	}
+	if got := armed(client); got != `["" ""]` {
+		t.Errorf("armed before arming: %s", got)
+	}
+	if err := client.Arm(t.Context(), prefix, 3); err != nil {
+		t.Fatal(err)
+	}
+	if got := armed(client); got != `["3" ""]` {
+		t.Errorf("armed after arming: %s", got)
+	}
+	server.restart(false)
+	if got := armed(server.connect()); got != `["" ""]` {
+		t.Errorf("armed after a restart: %s", got)
+	}
+}
+
+func TestErrorsSayWhatIsWrongWithoutThePassword(t *testing.T) {
+	server := startServer(t)
+	limited := redisproto.User{Name: "limited", PasswordHashes: []string{redisproto.PasswordHash("hidden-word")}, Rules: []string{"+ping", "+client|setname"}}
+	if _, err := server.connect().EnsureUser(t.Context(), limited); err != nil {
+		t.Fatal(err)
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	connector := redisadmin.NewConnector(&redisadmin.Options{Timeout: 2 * time.Second})
+	for name, tc := range map[string]struct {
+		target redisadmin.Target
+		want   error
+	}{
+		"nobody listens": {redisadmin.Target{Address: closed.Addr().String(), Username: "limited", Password: "hidden-word"}, redisadmin.ErrUnreachable},
+		"wrong password": {redisadmin.Target{Address: server.address, Username: "limited", Password: "hidden-word-2"}, redisadmin.ErrCredentials},
+		"unknown user":   {redisadmin.Target{Address: server.address, Username: "nobody", Password: "hidden-word"}, redisadmin.ErrCredentials},
+	} {
+		_, err := connector.Connect(t.Context(), tc.target)
+		if !errors.Is(err, tc.want) || strings.Contains(err.Error(), "hidden-word") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+		if text := fmt.Sprintf("%v %+v %#v %s", tc.target, tc.target, tc.target, tc.target); strings.Contains(text, "hidden-word") {
+			t.Errorf("%s: the target prints its password: %s", name, text)
+		}
+	}
+	client, err := connector.Connect(t.Context(), redisadmin.Target{Address: server.address, Username: "limited", Password: "hidden-word"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Probe(t.Context()); !errors.Is(err, redisadmin.ErrDenied) {
+		t.Errorf("an administrator without rights: error is %v", err)
+	}
+}
+
+func TestTenantUserComesFromTheUID(t *testing.T) {
+	if got, want := redisadmin.TenantUser(uid), "lk-5f0c7a3e9d1b"; got != want {
+		t.Errorf("user is %s, want %s", got, want)
+	}
+	if a, b := redisadmin.NewPassword(), redisadmin.NewPassword(); a == b || len(a) < 40 {
+		t.Error("passwords are not random")
+	}
+}
