@@ -147,6 +147,6 @@ func (c *Client) defaultUser(ctx context.Context) (DefaultUser, error) {
 	return DefaultUser{
 		Known:      true,
 		Open:       exists && user.on && user.noPassword,
-		Restricted: !exists || !user.keys["~*"] || !user.channels["&*"] || !user.commands["+@all"],
+		Restricted: !exists || !user.keys["~*"] || !user.channels["&*"] || len(user.commands) != 1 || !user.commands["+@all"],
 	}, nil
 }
