@@ -82,7 +82,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 
 func TestOpenWithoutAServerSucceedsAndTheFirstAcquireSaysWhy(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +199,7 @@ func TestUnusableFolderFailsWithTheVolumeToMount(t *testing.T) {
 		if c != nil {
 			t.Fatalf("%s: a client without a binding", name)
 		}
-		var load *binding.LoadError
-		if !errors.As(err, &load) {
+		if _, ok := errors.AsType[*binding.LoadError](err); !ok {
 			t.Fatalf("%s: error %v, want a *binding.LoadError", name, err)
 		}
 		for _, part := range []string{"mountPath: " + dir, "volumes:", "secretName:"} {

@@ -138,8 +138,7 @@ func (d *Driver) read(ctx context.Context, op, name string, timeout time.Duratio
 
 // unexpected makes sure that a definite answer which has no meaning here still is one of the driver's outcomes.
 func (d *Driver) unexpected(op string, write bool, err error) error {
-	var store *driver.StoreError
-	if errors.As(err, &store) {
+	if _, ok := errors.AsType[*driver.StoreError](err); ok {
 		return err
 	}
 	return failure{op: op, write: write, sent: true, err: err}.classify(d.remedies)

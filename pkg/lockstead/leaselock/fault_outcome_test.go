@@ -43,10 +43,10 @@ func TestMissingRightsNameRoleAndServiceAccount(t *testing.T) {
 		verbs := slices.DeleteFunc(slices.Clone(apiservertest.LeaseVerbs), func(v string) bool { return v == missing })
 		account := "no-" + missing
 		d := newDriver(t, server.ServiceAccount(t, b.namespace, account, verbs), b.namespace, options)
-		store := b.wantStore(want(d), driver.ErrUnavailable, "permission")
+		remedy := b.wantStore(want(d), driver.ErrUnavailable, "permission")
 		for _, part := range []string{"Role " + b.namespace + "/lockstead-billing", "service account " + b.namespace + "/" + account, "spec.consumers"} {
-			if !strings.Contains(store.Remedy, part) {
-				t.Errorf("without %s: remedy %q does not say %q", missing, store.Remedy, part)
+			if !strings.Contains(remedy, part) {
+				t.Errorf("without %s: remedy %q does not say %q", missing, remedy, part)
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func TestMissingRightsNameRoleAndServiceAccount(t *testing.T) {
 
 func TestServerThatIsDownIsUnavailable(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,18 +74,22 @@ func TestMissingNamespaceIsNamed(t *testing.T) {
 	b := newBench(t)
 	d := newDriver(t, server.Config(), "no-such-namespace", nil)
 	_, err := b.try(d, time.Minute)
-	if store := b.wantStore(err, driver.ErrUnavailable, "namespace-missing"); !strings.Contains(store.Remedy, "no-such-namespace") {
-		t.Errorf("remedy %q does not name the namespace", store.Remedy)
+	if remedy := b.wantStore(err, driver.ErrUnavailable, "namespace-missing"); !strings.Contains(remedy, "no-such-namespace") {
+		t.Errorf("remedy %q does not name the namespace", remedy)
 	}
 }
 
 // client-go repeats by itself what is answered with Retry-After: a create that was applied would come back as "already exists".
 func TestNoRequestIsRepeatedBehindTheDriver(t *testing.T) {
-	for code, want := range map[int]error{
-		http.StatusTooManyRequests:     driver.ErrUnavailable,
-		http.StatusServiceUnavailable:  driver.ErrUnknown,
-		http.StatusInternalServerError: driver.ErrUnknown,
-		http.StatusGatewayTimeout:      driver.ErrUnknown,
+	type answer struct {
+		outcome error
+		reason  string
+	}
+	for code, want := range map[int]answer{
+		http.StatusTooManyRequests:     {driver.ErrUnavailable, "throttled"},
+		http.StatusServiceUnavailable:  {driver.ErrUnknown, "server"},
+		http.StatusInternalServerError: {driver.ErrUnknown, "server"},
+		http.StatusGatewayTimeout:      {driver.ErrUnknown, "server"},
 	} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
 			b := newBench(t)
@@ -101,11 +105,7 @@ func TestNoRequestIsRepeatedBehindTheDriver(t *testing.T) {
 				}, nil
 			})
 			_, err := b.try(d, time.Minute)
-			if want == driver.ErrUnavailable {
-				b.wantStore(err, want, "throttled")
-			} else {
-				b.wantStore(err, want, "server")
-			}
+			b.wantStore(err, want.outcome, want.reason)
 			if n := creates.Load(); n != 1 {
 				t.Errorf("the create was sent %d times", n)
 			}
@@ -158,8 +158,8 @@ func TestVersionThatIsNoTokenIsNoGrant(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				real := b.get().ResourceVersion
-				body = bytes.Replace(body, []byte(`"resourceVersion":"`+real+`"`), []byte(`"resourceVersion":"`+version+`"`), 1)
+				actual := b.get().ResourceVersion
+				body = bytes.Replace(body, []byte(`"resourceVersion":"`+actual+`"`), []byte(`"resourceVersion":"`+version+`"`), 1)
 				response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 				response.Header.Del("Content-Length")
 				return response, nil

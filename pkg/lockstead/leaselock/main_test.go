@@ -5,7 +5,6 @@ package leaselock_test
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"testing"
 
@@ -20,13 +19,10 @@ func TestMain(m *testing.M) {
 	// The servers end with the thread that started them.
 	runtime.LockOSThread()
 	before := goleak.IgnoreCurrent()
-	code, err := apiservertest.Run(m, func(s *apiservertest.Server) { server = s })
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	if err := apiservertest.Run(m, func(s *apiservertest.Server) { server = s }); err != nil {
+		panic(err)
 	}
 	if err := goleak.Find(before); err != nil {
-		fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
-		code = 1
+		panic(fmt.Errorf("goroutines left behind: %w", err))
 	}
-	os.Exit(code)
 }

@@ -58,12 +58,12 @@ func TestOutcomeOfAFailure(t *testing.T) {
 				t.Fatalf("error %v, want reason %q", err, tc.reason)
 			}
 			for _, outcome := range []error{driver.ErrUnavailable, driver.ErrUnknown} {
-				if got := errors.Is(err, outcome); got != (outcome == tc.outcome) {
+				if got := errors.Is(err, outcome); got != errors.Is(tc.outcome, outcome) {
 					t.Errorf("matches %q: %v", outcome, got)
 				}
 			}
 			for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
-				if got := errors.Is(err, end); got != (tc.failure.caller == end) {
+				if got := errors.Is(err, end); got != errors.Is(tc.failure.caller, end) {
 					t.Errorf("matches %q: %v, but the caller's context says %v", end, got, tc.failure.caller)
 				}
 			}

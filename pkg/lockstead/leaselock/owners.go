@@ -228,11 +228,11 @@ func (o *owners) drop(own *owned) {
 // judge tells why a sighting means that the acquisition is over, nil if it does not. A newer version that still carries our id, a stranger's
 // label or annotation, is adopted.
 func (own *owned) judge(s sighting) error {
-	if order, err := resourceversion.CompareResourceVersion(s.version, own.lease.ResourceVersion); err != nil || order <= 0 {
+	if !newer(s.version, own.lease.ResourceVersion) {
 		return nil
 	}
 	if s.lease == nil {
-		return notHolder("Lease %s/%s was deleted by somebody", own.lease.Namespace, own.name)
+		return notHolder("Lease %s/%s was deleted, or lost its labels", own.lease.Namespace, own.name)
 	}
 	if err := stillOurs(s.lease, own.lease, own.id); err != nil {
 		return err
@@ -248,13 +248,15 @@ func (own *owned) judge(s sighting) error {
 
 // adopt moves to a newer version that is ours.
 func (own *owned) adopt(lease *coordinationv1.Lease) {
-	if own.lease == nil {
-		own.lease = lease
-		return
-	}
-	if order, err := resourceversion.CompareResourceVersion(lease.ResourceVersion, own.lease.ResourceVersion); err == nil && order > 0 {
+	if own.lease == nil || newer(lease.ResourceVersion, own.lease.ResourceVersion) {
 		own.lease = lease
 	}
+}
+
+// newer is false for versions that are no numbers: no decision is taken from their order.
+func newer(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order > 0
 }
 
 // stillOurs is the check before any write on a version that was read again: the same object, a lock, and our acquisition.

@@ -70,9 +70,12 @@ func (s *space) wake(name string) {
 }
 
 // setEstablished wakes everybody when a watch starts: something may have been missed while there was none.
-func (s *space) setEstablished() {
+func (s *space) setEstablished(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.fault != nil {
+		s.driver.log.InfoContext(ctx, "watch of the Leases is back", "namespace", s.driver.namespace, "prefix", s.prefix)
+	}
 	s.established, s.fault = true, nil
 	s.announce()
 	for _, subscribers := range s.subscribers {
@@ -82,9 +85,13 @@ func (s *space) setEstablished() {
 	}
 }
 
-func (s *space) setInterrupted(fault error) {
+func (s *space) setInterrupted(ctx context.Context, fault error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.fault == nil {
+		s.driver.log.WarnContext(ctx, "watch of the Leases is interrupted: waiters poll, and a holder whose Lease is changed by hand learns it at its next renewal",
+			"namespace", s.driver.namespace, "prefix", s.prefix, "error", fault)
+	}
 	s.established, s.fault = false, fault
 	s.announce()
 }

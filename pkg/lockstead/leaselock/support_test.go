@@ -155,36 +155,36 @@ func (b *bench) edit(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	return edited
 }
 
-func (b *bench) wantLost(h *holder) error {
+func (b *bench) wantLost(h *holder) {
 	b.t.Helper()
 	select {
 	case cause := <-h.lost:
 		if !errors.Is(cause, driver.ErrNotHolder) {
 			b.t.Fatalf("lost with %v, want ErrNotHolder", cause)
 		}
-		return cause
 	case <-b.ctx.Done():
 		b.t.Fatal("the holder was not told")
-		return nil
 	}
 }
 
-func (b *bench) wantHeld(err error) *driver.HeldError {
+// wantHeld returns the time that the holder has left.
+func (b *bench) wantHeld(err error) time.Duration {
 	b.t.Helper()
-	var held *driver.HeldError
-	if !errors.As(err, &held) {
+	held, ok := errors.AsType[*driver.HeldError](err)
+	if !ok {
 		b.t.Fatalf("error is %v, want held", err)
 	}
-	return held
+	return held.Remaining
 }
 
-func (b *bench) wantStore(err, outcome error, reason string) *driver.StoreError {
+// wantStore returns the remedy.
+func (b *bench) wantStore(err, outcome error, reason string) string {
 	b.t.Helper()
-	var store *driver.StoreError
-	if !errors.As(err, &store) || !errors.Is(err, outcome) || store.Reason != reason {
+	store, ok := errors.AsType[*driver.StoreError](err)
+	if !ok || !errors.Is(err, outcome) || store.Reason != reason {
 		b.t.Fatalf("error is %v, want %q for reason %q", err, outcome, reason)
 	}
-	return store
+	return store.Remedy
 }
 
 // handClock is moved by hand. Its timers never fire: the tests that use it move no timers.

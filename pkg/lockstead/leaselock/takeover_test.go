@@ -30,8 +30,8 @@ func TestContenderCountsOnItsOwnClockFromWhatItReceived(t *testing.T) {
 	wantLeft := func(want time.Duration) {
 		t.Helper()
 		_, err := b.try(contender, time.Second)
-		if held := b.wantHeld(err); held.Remaining != want {
-			t.Errorf("%s remain, want %s", held.Remaining, want)
+		if left := b.wantHeld(err); left != want {
+			t.Errorf("%s remain, want %s", left, want)
 		}
 	}
 	wantLeft(10 * time.Second)
@@ -63,8 +63,8 @@ func TestFreshProcessWaitsAWholeDurationHoweverOldTheLeaseLooks(t *testing.T) {
 		l.Spec.AcquireTime = l.Spec.RenewTime
 	})
 	_, err := b.try(b.driver(&leaselock.Options{Clock: &handClock{}}), time.Second)
-	if held := b.wantHeld(err); held.Remaining != 10*time.Second {
-		t.Errorf("%s remain at first sight, want the whole duration", held.Remaining)
+	if left := b.wantHeld(err); left != 10*time.Second {
+		t.Errorf("%s remain at first sight, want the whole duration", left)
 	}
 }
 

@@ -34,30 +34,23 @@ const (
 func (s *space) run(ctx context.Context) {
 	version := ""
 	pause := firstPause
-	healthy := true
 	for ctx.Err() == nil {
+		start := s.driver.clock.Now()
 		established, next, err := s.session(ctx, version)
 		version = next
 		if ctx.Err() != nil {
 			return
 		}
-		if established {
+		if established && s.driver.clock.Now().Sub(start) > longPause {
 			pause = firstPause
-			if !healthy {
-				s.driver.log.InfoContext(ctx, "watch of the Leases is back", "namespace", s.driver.namespace, "prefix", s.prefix)
+			if err == nil {
+				// The server ended it in order, and not so soon that something must be wrong.
+				continue
 			}
-			healthy = true
 		}
-		if err == nil {
-			// The server ended it in order.
-			continue
+		if err != nil {
+			s.setInterrupted(ctx, err)
 		}
-		if healthy {
-			s.driver.log.WarnContext(ctx, "watch of the Leases is interrupted: waiters poll, and a holder whose Lease is changed by hand learns it at its next renewal",
-				"namespace", s.driver.namespace, "prefix", s.prefix, "error", err)
-		}
-		healthy = false
-		s.setInterrupted(err)
 		timer := s.driver.clock.NewTimer(pause/2 + rand.N(pause))
 		select {
 		case <-timer.C():
@@ -96,7 +89,7 @@ func (s *space) session(ctx context.Context, version string) (established bool, 
 	}
 	end := s.driver.clock.AfterFunc(time.Duration(seconds)*time.Second+watchGrace, cancel)
 	defer end.Stop()
-	s.setEstablished()
+	s.setEstablished(ctx)
 	next, err = s.follow(watchCtx, w, version)
 	return true, next, err
 }
@@ -141,6 +134,8 @@ func (s *space) receive(kind watch.EventType, lease *coordinationv1.Lease) {
 		s.forget(lease.UID)
 		tell(s.driver.owners.sight(lease.Name, sighting{version: lease.ResourceVersion}))
 		s.wake(lease.Name)
+	case watch.Bookmark, watch.Error:
+		// A bookmark carries a version alone, and an error was dealt with before.
 	}
 }
 

@@ -32,7 +32,8 @@ func (s *Server) run(program string, args ...string) error {
 		return err
 	}
 	defer log.Close()
-	p.cmd = exec.Command(program, args...)
+	// Not bound to a context: stop ends it in order, and the kernel if the test dies.
+	p.cmd = exec.Command(program, args...) //nolint:noctx // see above
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Dir = s.dir
 	endWithParent(p.cmd)

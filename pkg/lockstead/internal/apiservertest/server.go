@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -53,7 +54,7 @@ func Start(ctx context.Context) (_ *Server, err error) {
 			err = errors.Join(err, s.Stop())
 		}
 	}()
-	ports, err := freePorts(3)
+	ports, err := freePorts(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +96,8 @@ func (s *Server) Address() string { return s.config.Host[len("https://"):] }
 // Stop ends the API server, then etcd, and removes their files.
 func (s *Server) Stop() error {
 	var problems []error
-	for i := len(s.procs) - 1; i >= 0; i-- {
-		problems = append(problems, s.procs[i].stop())
+	for _, p := range slices.Backward(s.procs) {
+		problems = append(problems, p.stop())
 	}
 	return errors.Join(append(problems, os.RemoveAll(s.dir))...)
 }
@@ -173,10 +174,10 @@ func (s *Server) ready(ctx context.Context) error {
 }
 
 // freePorts returns ports that were free a moment ago, all different.
-func freePorts(n int) ([]string, error) {
+func freePorts(ctx context.Context, n int) ([]string, error) {
 	ports := make([]string, 0, n)
 	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}

@@ -18,19 +18,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Run runs the tests of a package between the start and the stop of a server, and returns the exit code. The tests get the server from
-// use. The caller has locked its thread.
-func Run(m *testing.M, use func(*Server)) (code int, err error) {
+// Run runs the tests of a package between the start and the stop of a server. The tests get the server from use. The caller is
+// TestMain and has locked its thread.
+func Run(m *testing.M, use func(*Server)) error {
 	server, err := Start(context.Background())
 	if err != nil {
-		return 1, fmt.Errorf("start the Kubernetes API: %w", err)
+		return fmt.Errorf("start the Kubernetes API: %w", err)
 	}
 	use(server)
-	code = m.Run()
+	// The test binary ends with the code that m keeps.
+	m.Run()
 	if err := server.Stop(); err != nil {
-		return 1, fmt.Errorf("stop the Kubernetes API: %w", err)
+		return fmt.Errorf("stop the Kubernetes API: %w", err)
 	}
-	return code, nil
+	return nil
 }
 
 // LeaseVerbs are the rights that the lock needs.
