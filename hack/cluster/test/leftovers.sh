@@ -28,27 +28,26 @@ snapshot() {
   ip route | sort
   echo "# firewall"
   # Counters change by themselves.
-  iptables-save 2>/dev/null | sed -e '/^#/d' -e 's/\[[0-9:]*\]//'
-  ip6tables-save 2>/dev/null | sed -e '/^#/d' -e 's/\[[0-9:]*\]//'
+  { iptables-save || true; } 2>/dev/null | sed -e '/^#/d' -e 's/\[[0-9:]*\]//'
+  { ip6tables-save || true; } 2>/dev/null | sed -e '/^#/d' -e 's/\[[0-9:]*\]//'
   echo "# kernel settings"
   for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys \
     kernel/keys/root_maxbytes kernel/hostname net/ipv4/ip_forward net/netfilter/nf_conntrack_max; do
     echo "$setting $(cat /proc/sys/$setting 2>/dev/null)"
   done
-  echo "# files"
-  ls -A /run /run/netns /var/lib /var/log /var/lib/cni /etc/cni /opt /tmp/hostpath_pv 2>/dev/null
+  echo "# files, of which a node might make some at fixed paths"
+  ls -A /run /run/netns /var/lib /var/log /var/lib/cni /etc/cni /opt /tmp/hostpath_pv 2>/dev/null || true
 }
 
 # Prints what belongs to this test's cluster alone, of which nothing may be left.
 remains() {
-  local p
-  for p in /proc/[0-9]*; do
+  local file
+  # The pattern comes from a file, or grep would find itself.
+  while read -r file; do
     # A zombie holds nothing; when it goes is up to its parent.
-    grep -q '^State:.Z' "$p/status" 2>/dev/null && continue
-    if grep -qs '/lockstead-leftovers-' "$p/cgroup" || tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -qF "$state"; then
-      echo "process ${p#/proc/}: $(tr '\0' ' ' 2>/dev/null <"$p/cmdline")"
-    fi
-  done
+    grep -q '^State:.Z' "${file%/*}/status" 2>/dev/null && continue
+    [[ ! -e $file ]] || echo "process $file: $(tr '\0' ' ' 2>/dev/null <"${file%/*}/cmdline")"
+  done < <(grep -slaF -f "$work/signs" /proc/[0-9]*/cgroup /proc/[0-9]*/cmdline)
   find /sys/fs/cgroup -type d -name 'lockstead-leftovers-*'
   grep -F "$state" /proc/self/mountinfo || true
   if [[ -e $state ]]; then echo "$state"; fi
@@ -66,12 +65,12 @@ check() {
   say "nothing left after: $1"
 }
 
-# Starts `up` and returns once the condition holds; sets $up.
+# Starts `up` and returns once the condition holds; sets up_pid.
 start_until() {
   "$run" up >"$work/up.log" 2>&1 &
-  up=$!
+  up_pid=$!
   while ! "$@"; do
-    if ! kill -0 "$up" 2>/dev/null && ! "$@"; then
+    if ! kill -0 "$up_pid" 2>/dev/null && ! "$@"; then
       echo "FAILED: up ended before: $*" >&2
       cat "$work/up.log" >&2
       exit 1
@@ -79,10 +78,17 @@ start_until() {
     sleep 0.005
   done
 }
-kill_up() { kill -KILL "$up" 2>/dev/null || true; wait "$up" 2>/dev/null || true; }
+up() {
+  "$run" up >"$work/up.log" 2>&1 && return
+  echo "FAILED: up" >&2
+  cat "$work/up.log" "$state/logs/node.log" >&2
+  exit 1
+}
+kill_up() { kill -KILL "$up_pid" 2>/dev/null || true; wait "$up_pid" 2>/dev/null || true; }
 reached() { grep -qsF "$1" "$state/progress"; }
 running_pod() { [[ -n $(find /sys/fs/cgroup -type d -path '*lockstead-leftovers-*/kubepods/*/pod*' -print -quit 2>/dev/null) ]]; }
 
+printf '%s\n' /lockstead-leftovers- "$state" >"$work/signs"
 "$run" down 2>/dev/null
 remains >"$work/remains"
 [[ ! -s $work/remains ]] || { cat "$work/remains" >&2; exit 1; }
@@ -102,15 +108,15 @@ done
 
 start_until reached "the API server is ready"
 kill_up
-"$run" up >"$work/up.log" 2>&1
+up
 check "up killed, up again, down"
 
 start_until reached "etcd answers"
 kill -KILL "$(sed 's/.*"pid":\([0-9]*\).*/\1/' "$state/node.json")"
-wait "$up" 2>/dev/null && { echo "FAILED: up did not notice that its node was killed" >&2; exit 1; }
+wait "$up_pid" 2>/dev/null && { echo "FAILED: up did not notice that its node was killed" >&2; exit 1; }
 check "the node killed while it started"
 
-"$run" up >"$work/up.log" 2>&1
+up
 "$run" kubectl create deployment redis --image="$("$run" image redis)" >/dev/null
 while ! running_pod; do sleep 0.1; done
 "$run" kubectl wait --for=condition=Available deployment/redis --timeout=60s >/dev/null
