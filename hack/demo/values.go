@@ -16,6 +16,7 @@ func redisValues(config config) []string {
 	values := []string{
 		"defaultRedisInstance.enabled=true",
 		"defaultRedisInstance.spec.mode=Managed",
+		"defaultRedisInstance.spec.managed.engine=Redis",
 		"defaultRedisInstance.spec.allowedNamespaces.from=All",
 	}
 	if !config.existing {
@@ -34,6 +35,10 @@ func resolve(ctx context.Context, values []string) ([]string, error) {
 				return nil, err
 			}
 			value = before + image
+			// The tag of the image is the version of the server in it.
+			if _, version, found := strings.Cut(image, ":"); found {
+				resolved = append(resolved, "defaultRedisInstance.spec.managed.version="+version)
+			}
 		}
 		resolved = append(resolved, value)
 	}
