@@ -96,17 +96,20 @@ func (t *tool) kubectl(ctx context.Context, args []string) error {
 }
 
 func (t *tool) kubectlCommand(ctx context.Context) (program string, environment []string, err error) {
-	environment = os.Environ()
 	if t.existing {
 		if program, err = exec.LookPath(binaries.Kubectl); err == nil {
-			return program, environment, nil
+			return program, os.Environ(), nil
 		}
 	} else {
 		if !t.dir.Exists() {
 			return "", nil, fmt.Errorf("cluster %s is not there; start it with `make cluster-up`", t.dir.Name())
 		}
-		environment = append(environment, "KUBECONFIG="+t.dir.Kubeconfig())
+		// In the place of a value that the caller may have set: of two, many
+		// programs take the first.
+		if err := os.Setenv("KUBECONFIG", t.dir.Kubeconfig()); err != nil {
+			return "", nil, err
+		}
 	}
 	built, err := t.programs.Ensure(ctx, binaries.Kubectl)
-	return built[binaries.Kubectl], environment, err
+	return built[binaries.Kubectl], os.Environ(), err
 }

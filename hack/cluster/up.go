@@ -51,7 +51,12 @@ func (t *tool) up(ctx context.Context) error {
 	if err := node.Stop(ctx, t.dir); err != nil {
 		return err
 	}
-	if err := t.start(ctx, spec, begin); err != nil {
+	err = t.start(ctx, spec, begin)
+	if ctx.Err() != nil {
+		// Whoever interrupts does not want the cluster; after a failure it stays for a look.
+		return errors.Join(errors.New("interrupted"), node.Stop(context.WithoutCancel(ctx), t.dir))
+	}
+	if err != nil {
 		return err
 	}
 	return t.announce(fmt.Sprintf("is ready after %.1fs", time.Since(begin).Seconds()))

@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// stagedPrefix begins the names of folders with unfinished programs.
+const stagedPrefix = ".staged-"
+
 // heartbeat is how often a running build says that it is still running.
 const heartbeat = 30 * time.Second
 
@@ -86,7 +89,17 @@ func (t target) build(ctx context.Context, done, total int, lacking []Program) e
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return err
 	}
-	staged, err := os.MkdirTemp(t.dir, ".staged-")
+	// The lock is held, so what is there was left by a build that was killed.
+	stale, err := filepath.Glob(filepath.Join(t.dir, stagedPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, folder := range stale {
+		if err := os.RemoveAll(folder); err != nil {
+			return err
+		}
+	}
+	staged, err := os.MkdirTemp(t.dir, stagedPrefix)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (c *Cache) linkFolder(programs map[string]string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", err
 	}
-	staged, err := os.MkdirTemp(filepath.Dir(dir), ".staged-")
+	staged, err := os.MkdirTemp(filepath.Dir(dir), stagedPrefix)
 	if err != nil {
 		return "", err
 	}
@@ -209,13 +209,16 @@ func (t target) key(ctx context.Context) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
+// stampWith fills a version like v1.37.2 into a stamp.
+func stampWith(stamp, version string) string {
+	parts := append(strings.Split(strings.TrimPrefix(version, "v"), "."), "", "")
+	return strings.NewReplacer("{version}", version, "{major}", parts[0], "{minor}", parts[1]).Replace(stamp)
+}
+
 func (t target) flags() []string {
 	link := []string{"-s", "-w"}
 	for _, stamp := range t.Stamp {
-		if strings.Contains(stamp, "%s") {
-			stamp = fmt.Sprintf(stamp, t.version)
-		}
-		link = append(link, "-X", stamp)
+		link = append(link, "-X", stampWith(stamp, t.version))
 	}
 	flags := []string{"-trimpath", "-ldflags", strings.Join(link, " ")}
 	if len(t.Tags) > 0 {

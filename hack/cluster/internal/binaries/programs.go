@@ -20,8 +20,8 @@ type Group struct {
 	Module string
 	// Tags are Go build tags.
 	Tags []string
-	// Stamp lists the variables that are set to the version when linking; %s is
-	// replaced by the version.
+	// Stamp lists variables that are set when linking. In their values, {version}
+	// stands for the module's version, {major} and {minor} for parts of it.
 	Stamp []string
 	// Programs are built in this order.
 	Programs []Program
@@ -61,9 +61,9 @@ func groups() []Group {
 			Module: "k8s.io/kubernetes",
 			// Without these the version reads v0.0.0, and clients complain.
 			Stamp: []string{
-				"k8s.io/component-base/version.gitVersion=%s",
-				"k8s.io/component-base/version.gitMajor=1",
-				"k8s.io/component-base/version.gitMinor=37",
+				"k8s.io/component-base/version.gitVersion={version}",
+				"k8s.io/component-base/version.gitMajor={major}",
+				"k8s.io/component-base/version.gitMinor={minor}",
 			},
 			Programs: []Program{
 				{APIServer, "k8s.io/kubernetes/cmd/kube-apiserver", 6 * time.Minute},
@@ -83,7 +83,7 @@ func groups() []Group {
 			Name:   "containerd",
 			Module: "github.com/containerd/containerd/v2",
 			Tags:   []string{"no_btrfs", "no_devmapper", "no_zfs"},
-			Stamp:  []string{"github.com/containerd/containerd/v2/version.Version=%s"},
+			Stamp:  []string{"github.com/containerd/containerd/v2/version.Version={version}"},
 			Programs: []Program{
 				{Containerd, "github.com/containerd/containerd/v2/cmd/containerd", 80 * time.Second},
 				{Shim, "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2", 20 * time.Second},

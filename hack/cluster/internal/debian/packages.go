@@ -7,9 +7,7 @@ package debian
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,13 +88,25 @@ func present(p Package) bool {
 		if strings.Contains(file, "/") {
 			_, err = os.Stat(file)
 		} else {
-			_, err = exec.LookPath(file)
+			err = lookup(file)
 		}
-		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, exec.ErrNotFound) {
+		if err == nil {
 			return true
 		}
 	}
 	return false
+}
+
+// lookup looks where root's programs are, too: PATH does not always name it.
+func lookup(program string) error {
+	_, err := exec.LookPath(program)
+	for _, folder := range []string{"/usr/sbin", "/sbin"} {
+		if err == nil {
+			break
+		}
+		_, err = os.Stat(filepath.Join(folder, program))
+	}
+	return err
 }
 
 func install(ctx context.Context, names []string) error {

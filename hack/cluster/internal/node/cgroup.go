@@ -75,11 +75,18 @@ func joinCgroup(name string) error {
 	}
 	for _, h := range all {
 		group := filepath.Join(h.mount, name)
+		if h.v2 {
+			if err := handDown(h.mount); err != nil {
+				return err
+			}
+		}
 		if err := os.MkdirAll(group, 0o755); err != nil {
 			return err
 		}
-		if err := inheritCPUSet(h.mount, group); err != nil {
-			return err
+		if !h.v2 {
+			if err := inheritCPUSet(h.mount, group); err != nil {
+				return err
+			}
 		}
 		// 0 is the writer itself, whatever its number is in whichever namespace.
 		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
@@ -107,10 +114,6 @@ func inheritCPUSet(parent, group string) error {
 		inherited, err := os.ReadFile(filepath.Join(parent, file))
 		if err != nil {
 			return err
-		}
-		if strings.TrimSpace(string(inherited)) == "" {
-			// A version 2 group without cpuset.cpus uses its parent's.
-			continue
 		}
 		if err := os.WriteFile(own, inherited, 0); err != nil {
 			return err
@@ -169,13 +172,18 @@ func delegateControllers(root string) error {
 			return fmt.Errorf("move process %s into %s: %w", pid, leaf, err)
 		}
 	}
-	controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	return handDown(root)
+}
+
+// handDown lets the children of a version 2 group use all controllers that it has.
+func handDown(group string) error {
+	controllers, err := os.ReadFile(filepath.Join(group, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
 	for _, c := range strings.Fields(string(controllers)) {
-		if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
-			return fmt.Errorf("hand the %s controller down: %w", c, err)
+		if err := os.WriteFile(filepath.Join(group, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
+			return fmt.Errorf("hand the %s controller down from %s: %w", c, group, err)
 		}
 	}
 	return nil

@@ -17,11 +17,17 @@ import (
 	"github.com/lockstead/lockstead/hack/cluster/internal/state"
 )
 
-const stopInterval = 10 * time.Millisecond
+const (
+	stopInterval = 10 * time.Millisecond
+	stopTimeout  = time.Minute
+)
 
 // Stop ends the node, if it runs, and removes all that is left of it. It works
 // from whatever state a crash has left, and does nothing if there is none.
 func Stop(ctx context.Context, dir state.Dir) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout,
+		fmt.Errorf("still there after %s", stopTimeout))
+	defer cancel()
 	process, recorded, err := dir.Node()
 	if err != nil {
 		return err
@@ -40,21 +46,21 @@ func Stop(ctx context.Context, dir state.Dir) error {
 // kill ends the first process of the node, and with it all others. The kernel
 // lets that process go only after them.
 func kill(ctx context.Context, process state.Process) error {
-	for process.Alive() {
-		// A handle for the process rules out that its number has come to mean
-		// another one between the look and the signal.
-		handle, err := os.FindProcess(process.PID)
-		if err != nil {
-			return err
-		}
-		if !process.Alive() {
-			return handle.Release()
-		}
-		err = handle.Signal(syscall.SIGKILL)
-		if err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return fmt.Errorf("stop the node, process %d: %w", process.PID, err)
-		}
-		return poll(ctx, stopInterval, func() (bool, error) { return !process.Alive(), nil })
+	// A handle taken before the look rules out that the number has come to mean
+	// another process between the look and the signal.
+	handle, err := os.FindProcess(process.PID)
+	if err != nil {
+		return err
+	}
+	if !process.Alive() {
+		return handle.Release()
+	}
+	err = handle.Signal(syscall.SIGKILL)
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop the node, process %d: %w", process.PID, err)
+	}
+	if err := poll(ctx, stopInterval, func() (bool, error) { return !process.Alive(), nil }); err != nil {
+		return fmt.Errorf("wait for the node, process %d, to end: %w", process.PID, err)
 	}
 	return nil
 }
