@@ -13,6 +13,10 @@ MAKEFLAGS += --no-builtin-rules
 # The version that goes into binaries and images; releases set it.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 export GOTOOLCHAIN ?= local
+# One set of flags for every build, test and lint run, so that all share one build cache: without C, and without paths of this
+# machine. The version comes from VERSION, not from the work tree's state.
+export GOFLAGS := -trimpath -buildvcs=false
+export CGO_ENABLED ?= 0
 
 include hack/make/generate.mk
 include hack/make/test.mk

@@ -5,8 +5,7 @@
 IMAGE_REGISTRY ?= localhost
 IMAGE_TAG ?= dev
 
-export CGO_ENABLED ?= 0
-go_build = go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+go_build = go build -ldflags "-s -w -X main.version=$(VERSION)"
 
 ##@ Build
 
