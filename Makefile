@@ -29,7 +29,7 @@ include hack/make/demo.mk
 .PHONY: help
 help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make \033[36m<target>\033[0m\n"} \
-	  /^[a-zA-Z0-9_-]+:.*?##/ {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2} \
+	  /^[a-zA-Z0-9_-]+:.*?##/ {printf "  \033[36m%-17s\033[0m %s\n", $$1, $$2} \
 	  /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
 .PHONY: clean
