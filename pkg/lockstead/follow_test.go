@@ -4,13 +4,14 @@
 package lockstead
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,15 +45,10 @@ func TestFollowerPassesOnWhatChangesAndBearsWhatCannotBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var (
-			out     bytes.Buffer
-			updates []uint64
-			failure error
-		)
+		seen := &followed{}
 		f := follower{
-			dir: dir, opened: opened, interval: 5 * time.Second, clock: clock.Monotonic(), log: slog.New(slog.NewTextHandler(&out, nil)),
-			update: func(b *binding.Binding) { updates = append(updates, b.Lease.Epoch) },
-			fail:   func(cause error) { failure = cause },
+			dir: dir, opened: opened, interval: 5 * time.Second, clock: clock.Monotonic(), log: slog.New(slog.NewTextHandler(seen, nil)),
+			update: seen.update, fail: seen.fail,
 		}
 		ended := make(chan struct{})
 		go func() {
@@ -64,35 +60,68 @@ func TestFollowerPassesOnWhatChangesAndBearsWhatCannotBeRead(t *testing.T) {
 			synctest.Wait()
 		}
 		pass(time.Minute)
-		if len(updates) > 0 || out.Len() > 0 {
-			t.Errorf("updates %v and log %q without a change", updates, out.String())
+		if log, updates, _ := seen.so(); len(updates) > 0 || log != "" {
+			t.Errorf("updates %v and log %q without a change", updates, log)
 		}
 
 		if err := os.Remove(filepath.Join(dir, binding.KeyPrefix)); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)
-		if n := strings.Count(out.String(), "level=WARN"); n != 1 || failure != nil || len(updates) > 0 {
+		log, updates, failure := seen.so()
+		if n := strings.Count(log, "level=WARN"); n != 1 || failure != nil || len(updates) > 0 {
 			t.Errorf("%d warnings, failure %v, updates %v for a folder that cannot be read; want one warning", n, failure, updates)
 		}
 		b.Lease.Epoch = 2
 		write()
 		pass(6 * time.Second)
-		if len(updates) != 1 || updates[0] != 2 {
+		if _, updates, _ := seen.so(); len(updates) != 1 || updates[0] != 2 {
 			t.Errorf("updates %v, want the new epoch once", updates)
 		}
 		pass(time.Minute)
-		if len(updates) != 1 {
+		if _, updates, _ := seen.so(); len(updates) != 1 {
 			t.Errorf("updates %v without a further change", updates)
 		}
 
 		b.Instance = "two"
 		write()
 		<-ended
-		if !errors.Is(failure, lock.ErrBackendChanged) {
+		if _, _, failure := seen.so(); !errors.Is(failure, lock.ErrBackendChanged) {
 			t.Errorf("failure %v, want ErrBackendChanged", failure)
 		}
 	})
+}
+
+// followed is what a follower did so far.
+type followed struct {
+	mu      sync.Mutex
+	log     strings.Builder
+	updates []uint64
+	failure error
+}
+
+func (f *followed) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.log.Write(p)
+}
+
+func (f *followed) update(b *binding.Binding) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.updates = append(f.updates, b.Lease.Epoch)
+}
+
+func (f *followed) fail(cause error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failure = cause
+}
+
+func (f *followed) so() (log string, updates []uint64, failure error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.log.String(), slices.Clone(f.updates), f.failure
 }
 
 func TestFollowerEndsWithItsContext(t *testing.T) {
