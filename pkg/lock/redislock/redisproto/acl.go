@@ -39,7 +39,7 @@ func TenantRules(prefix string, access binding.Access) []string {
 		"+ping", "+hello", "+client|setname", "+time",
 	}
 	if access == binding.AccessScripts {
-		return append(rules, "+evalsha", "+evalsha_ro")
+		return append(rules, "+evalsha")
 	}
 	return append(rules, "+fcall", "+fcall_ro")
 }

@@ -78,23 +78,26 @@ type Script struct {
 // The scripts have the keys, arguments and replies of the functions of the same name. There is no arming: a server that lost its data
 // grants again at once, with a greater epoch taken from its clock, so exclusion does not survive the loss, and tokens grow as long as
 // that clock is not set back.
-func scriptOf(flags, call string) Script {
-	source := "#!lua" + flags + "\n" + protocol + call
+//
+// They have no "#!lua" line, which servers before Redis 7 do not know. Without it a server that is out of memory refuses single commands
+// and not the whole script, so that release and renew, which need no memory, still run.
+func scriptOf(call string) Script {
+	source := protocol + call
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by their SHA-1.
 	return Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
 }
 
 // AcquireScript is FunctionAcquire as a script.
-func AcquireScript() Script { return scriptOf("", acquireScript) }
+func AcquireScript() Script { return scriptOf(acquireScript) }
 
 // RenewScript is FunctionRenew as a script.
-func RenewScript() Script { return scriptOf(" flags=allow-oom", "return renew(KEYS, ARGV)\n") }
+func RenewScript() Script { return scriptOf("return renew(KEYS, ARGV)\n") }
 
 // ReleaseScript is FunctionRelease as a script.
-func ReleaseScript() Script { return scriptOf(" flags=allow-oom", "return release(KEYS, ARGV)\n") }
+func ReleaseScript() Script { return scriptOf("return release(KEYS, ARGV)\n") }
 
 // InspectScript is FunctionInspect as a script.
-func InspectScript() Script { return scriptOf(" flags=no-writes", "return inspect(KEYS)\n") }
+func InspectScript() Script { return scriptOf("return inspect(KEYS)\n") }
 
 // Scripts are all scripts, for an operator that preloads them.
 func Scripts() []Script {

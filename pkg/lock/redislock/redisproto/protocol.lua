@@ -136,7 +136,8 @@ local function release(keys, args)
     return 0
   end
   redis.call('DEL', keys[1])
-  redis.call('PUBLISH', args[2], '')
+  -- The lock is free now, whatever becomes of the notification: an error here would tell that nothing was applied.
+  redis.pcall('PUBLISH', args[2], '')
   return 1
 end
 

@@ -1,0 +1,266 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package redistest runs a real Redis or Valkey server for a test: on a free port of the loopback address, with a folder and users of its
+// own, set up as Lockstead's operator sets one up. The server ends with the test, and with the test binary on Linux.
+//
+//	server := redistest.Start(t, nil)
+//	server.Prepare(t, prefix, redisproto.Epoch{Number: 1, SelfArm: true})
+//	client := server.Admin(t)
+//
+// It needs redis-server in the PATH, or another server's path in LOCKSTEAD_REDIS_SERVER.
+package redistest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
+)
+
+// BinaryVariable names the environment variable with the path of the server to test against.
+const BinaryVariable = "LOCKSTEAD_REDIS_SERVER"
+
+// Options describe a server. The zero value, or nil, is one that keeps everything it has acknowledged.
+type Options struct {
+	// Binary is the server. Defaults to what LOCKSTEAD_REDIS_SERVER says, else to redis-server in the PATH.
+	Binary string
+	// Config are further lines of the configuration file, which win over the usual ones, for example "maxmemory 2mb".
+	Config []string
+	// Users are in the ACL file that the server boots with, beside the administrator. Defaults to none.
+	Users []redisproto.User
+}
+
+// patience is far longer than a healthy server takes for anything that is waited for here.
+const patience = 30 * time.Second
+
+const adminName = "admin"
+
+// Server is a running server, or one that was killed and can be started again on the same address with the same data.
+type Server struct {
+	binary   string
+	dir      string
+	port     int
+	password string
+	process  *process
+}
+
+// Start starts a server that ends with the test. It fails the test if there is no server to start.
+func Start(t testing.TB, opts *Options) *Server {
+	t.Helper()
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	s := &Server{binary: binary(t, o.Binary), dir: t.TempDir(), password: rand.Text()}
+	users := append([]redisproto.User{{
+		Name: adminName, PasswordHashes: []string{redisproto.PasswordHash(s.password)}, Rules: redisproto.OperatorRules(),
+	}}, o.Users...)
+	acl, err := redisproto.ACLFile(users)
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	config := append([]string{
+		"bind 127.0.0.1", "dir " + s.dir, "logfile " + s.logFile(), "aclfile " + filepath.Join(s.dir, "users.acl"),
+		"save \"\"", "appendonly yes", "appendfsync always", "maxmemory-policy noeviction", "daemonize no",
+	}, o.Config...)
+	for name, content := range map[string]string{"users.acl": acl, "redis.conf": strings.Join(config, "\n") + "\n"} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+	}
+	t.Cleanup(func() {
+		s.Kill(t)
+		if t.Failed() {
+			t.Logf("end of the log of the server on %s:\n%s", s.Addr(), s.logTail())
+		}
+	})
+	s.Run(t)
+	return s
+}
+
+func binary(t testing.TB, wanted string) string {
+	t.Helper()
+	name := cmp.Or(wanted, os.Getenv(BinaryVariable), "redis-server")
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("redistest: no %s: run \"apt-get install -y redis-server\", or name a server in %s: %v", name, BinaryVariable, err)
+	}
+	return path
+}
+
+// Addr is host and port of the server; they stay the same over a restart.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Run starts the server again after Kill or Stop, and returns when it has loaded its data.
+func (s *Server) Run(t testing.TB) {
+	t.Helper()
+	const tries = 10
+	for range tries {
+		if s.port == 0 {
+			s.port = freePort(t)
+		}
+		var err error
+		if s.process, err = launch(s.binary, filepath.Join(s.dir, "redis.conf"), "--port", strconv.Itoa(s.port)); err != nil {
+			t.Fatalf("redistest: start of %s: %v", s.binary, err)
+		}
+		if s.awaitReady(t) {
+			return
+		}
+		if !strings.Contains(s.logTail(), "Address already in use") {
+			break
+		}
+		s.port = 0
+	}
+	t.Fatalf("redistest: %s did not start:\n%s", s.binary, s.logTail())
+}
+
+// awaitReady reports whether the server answers; false when it ended or time ran out.
+func (s *Server) awaitReady(t testing.TB) bool {
+	t.Helper()
+	client := s.newClient(adminName, s.password)
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		if client.Ping(ctx).Err() == nil {
+			return true
+		}
+		retry := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-retry.C:
+		case <-s.process.done:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Kill ends the server as a power cut ends it, by SIGKILL. What it had acknowledged is in its file.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	if s.process != nil {
+		s.process.kill()
+	}
+}
+
+// Stop ends the server in good order.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if err := s.process.terminate(patience); err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+}
+
+// Freeze stops the server's process without ending it: connections stay open, and nothing answers. The function that it returns lets it go on.
+func (s *Server) Freeze(t testing.TB) (thaw func()) {
+	t.Helper()
+	thaw, err := s.process.freeze()
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	t.Cleanup(thaw)
+	return thaw
+}
+
+// RemoveData deletes what a server that does not run had written: a lost volume.
+func (s *Server) RemoveData(t testing.TB) {
+	t.Helper()
+	for _, pattern := range []string{"appendonlydir", "appendonly.aof*", "*.rdb"} {
+		paths, err := filepath.Glob(filepath.Join(s.dir, pattern))
+		if err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+		for _, path := range paths {
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatalf("redistest: %v", err)
+			}
+		}
+	}
+}
+
+// Admin is a client with every right, closed with the test.
+func (s *Server) Admin(t testing.TB) *redis.Client {
+	t.Helper()
+	return s.Client(t, adminName, s.password)
+}
+
+// AdminPassword is the password of the user "admin", for a client that the test makes itself.
+func (s *Server) AdminPassword() string { return s.password }
+
+// Client is a client of one of the server's users, closed with the test.
+func (s *Server) Client(t testing.TB, user, password string) *redis.Client {
+	t.Helper()
+	client := s.newClient(user, password)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (s *Server) newClient(user, password string) *redis.Client {
+	return redis.NewClient(s.ClientOptions(user, password))
+}
+
+// Prepare makes the server ready for a lock namespace, as the operator does: the function library if it has none, and the epoch record.
+func (s *Server) Prepare(t testing.TB, prefix string, epoch redisproto.Epoch) {
+	t.Helper()
+	client := s.newClient(adminName, s.password)
+	defer func() { _ = client.Close() }()
+	libraries, err := client.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: redisproto.LibraryName}).Result()
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	if len(libraries) == 0 {
+		if err := client.FunctionLoad(t.Context(), redisproto.Library()).Err(); err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+	}
+	if err := client.Set(t.Context(), redisproto.EpochKey(prefix), epoch.String(), 0).Err(); err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+}
+
+// PreloadScripts makes the server ready for users that may run scripts but not load them.
+func (s *Server) PreloadScripts(t testing.TB) {
+	t.Helper()
+	client := s.newClient(adminName, s.password)
+	defer func() { _ = client.Close() }()
+	for _, script := range redisproto.Scripts() {
+		if err := client.ScriptLoad(t.Context(), script.Source).Err(); err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+	}
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Nothing is waited for.
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func (s *Server) logFile() string { return filepath.Join(s.dir, "redis.log") }
+
+func (s *Server) logTail() string {
+	const lines = 40
+	raw, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(raw), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
