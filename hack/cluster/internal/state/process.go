@@ -43,10 +43,16 @@ func (p Process) Alive() bool {
 		return false
 	}
 	s, err := readStat(p.PID)
-	return err == nil && s.state != "Z" && s.state != "X"
+	return err == nil && !s.ended()
 }
 
-type stat struct{ state, start string }
+type stat struct{ state, threads, start string }
+
+// ended tells a process that has ended from one whose first thread has: when
+// another thread executes a program, the first one is a zombie for a moment.
+func (s stat) ended() bool {
+	return s.state == "X" || s.state == "Z" && (s.threads == "0" || s.threads == "1")
+}
 
 func readStat(pid int) (stat, error) {
 	content, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -61,11 +67,12 @@ func readStat(pid int) (stat, error) {
 func parseStat(line string) (stat, error) {
 	end := strings.LastIndexByte(line, ')')
 	fields := strings.Fields(line[end+1:])
-	// State is the third field and the start time the 22nd; two come before fields.
+	// The state is the third field, the number of threads the 20th and the start
+	// time the 22nd; two come before fields.
 	if end < 0 || len(fields) < 20 {
 		return stat{}, fmt.Errorf("unreadable process status %q", line)
 	}
-	return stat{state: fields[0], start: fields[19]}, nil
+	return stat{state: fields[0], threads: fields[17], start: fields[19]}, nil
 }
 
 // RecordNode stores the node's first process.

@@ -18,7 +18,7 @@ func TestParseStatReadsPastOddProgramNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseStat("42 " + program + tail)
-			if want := (stat{state: "S", start: "987654"}); err != nil || got != want {
+			if want := (stat{state: "S", threads: "17", start: "987654"}); err != nil || got != want {
 				t.Errorf("parseStat = %v, %v; want %v", got, err, want)
 			}
 		})
@@ -26,6 +26,20 @@ func TestParseStatReadsPastOddProgramNames(t *testing.T) {
 	for _, broken := range []string{"", "42 (x) S 1", "no name at all"} {
 		if got, err := parseStat(broken); err == nil {
 			t.Errorf("parseStat(%q) = %v, want an error", broken, got)
+		}
+	}
+}
+
+func TestEnded(t *testing.T) {
+	for s, want := range map[stat]bool{
+		{state: "S", threads: "1"}: false,
+		{state: "R", threads: "9"}: false,
+		{state: "Z", threads: "1"}: true,
+		{state: "Z", threads: "2"}: false, // A thread executes another program.
+		{state: "X", threads: "0"}: true,
+	} {
+		if got := s.ended(); got != want {
+			t.Errorf("%+v has ended: %v, want %v", s, got, want)
 		}
 	}
 }
