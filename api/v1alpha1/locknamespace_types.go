@@ -1,0 +1,228 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// LockNamespaceSpec is what an application asks for. The empty one is useful.
+//
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.instanceRef) == has(self.instanceRef)",message="instanceRef cannot be added or removed: locks do not move between backends; scale the application to zero, delete the LockNamespace and create it anew"
+type LockNamespaceSpec struct {
+	// instanceRef names the RedisInstance that keeps the locks. Defaults to the one that the operator was started with; without that too, locks
+	// are kept as Leases in this namespace. It cannot be changed, since locks do not move between backends.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="instanceRef is immutable: locks do not move between backends; scale the application to zero, delete the LockNamespace and create it anew"
+	InstanceRef *InstanceReference `json:"instanceRef,omitempty"`
+
+	// ttl bounds how long a lock outlives a holder that is gone.
+	//
+	// +optional
+	// +kubebuilder:default={default: "30s", max: "1h"}
+	TTL TTL `json:"ttl,omitzero"`
+
+	// consumers are the service accounts of this namespace whose pods take locks. Only the Lease backend needs them, to grant the right to
+	// write Leases; that right covers the Leases of the whole namespace.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"default"}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="a consumer is the name of a service account in this namespace: lower-case letters, digits, '-' and '.', without the namespace and without 'system:serviceaccount:'"
+	Consumers []string `json:"consumers,omitempty"`
+
+	// binding is the Secret that the application mounts.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="binding is immutable: pods mount the Secret by its name"
+	Binding BindingSpec `json:"binding,omitzero"`
+}
+
+// InstanceReference names a RedisInstance.
+type InstanceReference struct {
+	// name of the RedisInstance.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write the name of a RedisInstance: lower-case letters, digits and '-'"
+	Name string `json:"name,omitempty"`
+
+	// namespace of the RedisInstance. Defaults to the namespace of the LockNamespace.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write the name of a Kubernetes namespace: lower-case letters, digits and '-'"
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// TTL bounds the time to live of locks. Both are whole seconds, which is what every backend can keep.
+//
+// +kubebuilder:validation:XValidation:rule="duration(self.default) <= duration(self.max)",message="ttl.default must not be longer than ttl.max (which is 1h unless set)"
+type TTL struct {
+	// default is used by callers that give no TTL.
+	//
+	// +optional
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration from 1s to 24h in whole seconds, such as 30s, 5m or 1h30m"
+	Default metav1.Duration `json:"default,omitzero"`
+
+	// max is the longest TTL that a caller can ask for. The RedisInstance may allow less.
+	//
+	// +optional
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration from 1s to 24h in whole seconds, such as 30s, 5m or 1h30m"
+	Max metav1.Duration `json:"max,omitzero"`
+}
+
+// BindingSpec is how the binding Secret is made.
+//
+// +kubebuilder:validation:MinProperties=1
+type BindingSpec struct {
+	// secretName is the name of the Secret. Defaults to "<name of the LockNamespace>-lock".
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="write the name of a Secret: lower-case letters, digits, '-' and '.'"
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// Backend is where locks are kept.
+type Backend string
+
+// The backends.
+const (
+	BackendRedis Backend = "Redis"
+	BackendLease Backend = "Lease"
+)
+
+// LockNamespaceStatus is what the operator did.
+type LockNamespaceStatus struct {
+	// conditions are Accepted, Programmed and Ready.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation that the status describes.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// backend is recorded when the LockNamespace is bound, and never changes.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Redis;Lease
+	Backend Backend `json:"backend,omitempty"`
+
+	// instanceRef is the RedisInstance of backend Redis, recorded with it.
+	//
+	// +optional
+	InstanceRef *BoundInstance `json:"instanceRef,omitempty"`
+
+	// prefix begins every key of the LockNamespace.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Prefix string `json:"prefix,omitempty"`
+
+	// username is the user on the Redis server.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Username string `json:"username,omitempty"`
+
+	// binding is the Secret that was written, in the form of the Service Binding specification.
+	//
+	// +optional
+	Binding *BindingReference `json:"binding,omitempty"`
+}
+
+// BoundInstance is a RedisInstance, and which object of that name it was.
+type BoundInstance struct {
+	// name of the RedisInstance.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	Name string `json:"name,omitempty"`
+
+	// namespace of the RedisInstance.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// uid of the RedisInstance.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid,omitempty"`
+}
+
+// BindingReference names a Secret in the namespace of the LockNamespace.
+type BindingReference struct {
+	// name of the Secret.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// LockNamespace asks for a place for the locks of an application, in the application's own namespace. The operator answers with a Secret that
+// tells the library where to lock and as whom.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lns,categories=locks
+// +kubebuilder:printcolumn:name="Prefix",type=string,JSONPath=".status.prefix"
+// +kubebuilder:printcolumn:name="Backend",type=string,JSONPath=".status.backend"
+// +kubebuilder:printcolumn:name="Instance",type=string,JSONPath=".status.instanceRef.name"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=".status.conditions[?(@.type==\"Ready\")].status"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Secret",type=string,priority=1,JSONPath=".status.binding.name"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=".status.conditions[?(@.type==\"Ready\")].reason"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 63 lower-case letters, digits and '-', since it becomes part of every key"
+type LockNamespace struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what the application asks for.
+	// +required
+	Spec LockNamespaceSpec `json:"spec,omitzero"`
+	// status is what the operator did.
+	// +optional
+	Status LockNamespaceStatus `json:"status,omitzero"`
+}
+
+// LockNamespaceList is a list of LockNamespaces.
+//
+// +kubebuilder:object:root=true
+type LockNamespaceList struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is standard list metadata.
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the LockNamespaces.
+	Items []LockNamespace `json:"items"`
+}
