@@ -259,6 +259,11 @@ type RedisInstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=16
 	LongestTTL *metav1.Duration `json:"longestTTL,omitempty"`
 
+	// quarantineUntil is set while the server may have lost locks that are still held. It grants nothing before.
+	//
+	// +optional
+	QuarantineUntil *metav1.Time `json:"quarantineUntil,omitempty"`
+
 	// lockNamespaces is the number of LockNamespaces that are bound to the server.
 	//
 	// +optional

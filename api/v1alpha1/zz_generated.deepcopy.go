@@ -414,6 +414,10 @@ func (in *RedisInstanceStatus) DeepCopyInto(out *RedisInstanceStatus) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.QuarantineUntil != nil {
+		in, out := &in.QuarantineUntil, &out.QuarantineUntil
+		*out = (*in).DeepCopy()
+	}
 	if in.Endpoint != nil {
 		in, out := &in.Endpoint, &out.Endpoint
 		*out = new(Endpoint)
