@@ -10,6 +10,7 @@ import (
 // LockNamespaceSpec is what an application asks for. The empty one is useful.
 //
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.instanceRef) == has(self.instanceRef)",message="instanceRef cannot be added or removed: locks do not move between backends; scale the application to zero, delete the LockNamespace and create it anew"
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.binding) == has(self.binding)",message="binding cannot be added or removed: pods mount the Secret by its name"
 type LockNamespaceSpec struct {
 	// instanceRef names the RedisInstance that keeps the locks. Defaults to the one that the operator was started with; without that too, locks
 	// are kept as Leases in this namespace. It cannot be changed, since locks do not move between backends.

@@ -11,7 +11,8 @@ import (
 // RedisInstanceSpec is a server that keeps locks.
 //
 // +kubebuilder:validation:XValidation:rule="self.mode == 'External' ? has(self.external) && !has(self.managed) : !has(self.external)",message="mode External needs the block external and no block managed; mode Managed takes the block managed and no block external"
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Managed' || has(self.managed) == has(oldSelf.managed) || !has(self.managed) || !has(self.managed.storage)",message="managed.storage is immutable: to change it, create another RedisInstance"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.managed) ? oldSelf.managed.engine : 'Valkey') == (has(self.managed) ? self.managed.engine : 'Valkey')",message="engine is immutable: create another RedisInstance"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.managed) && has(oldSelf.managed.storage)) == (has(self.managed) && has(self.managed.storage))",message="managed.storage is immutable: to change it, create another RedisInstance"
 type RedisInstanceSpec struct {
 	// mode is Managed when the operator runs the server, and External when somebody else does.
 	//
@@ -95,14 +96,12 @@ type InstanceLimits struct {
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!(has(self.image) && has(self.version))",message="set version, or image, not both: an image has its version"
-// +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="managed.storage is immutable: to change it, create another RedisInstance"
 type ManagedServer struct {
 	// engine is the program. Defaults to Valkey.
 	//
 	// +optional
 	// +kubebuilder:default=Valkey
 	// +kubebuilder:validation:Enum=Valkey;Redis
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="engine is immutable: create another RedisInstance"
 	Engine Engine `json:"engine,omitempty"`
 
 	// version picks the image, such as "8.1". At least 7.0 (Redis) or 7.2 (Valkey). Defaults to 8.1 (Valkey) or 8.0 (Redis).
@@ -129,7 +128,7 @@ type ManagedServer struct {
 	// memory is the memory limit of the container; the server uses up to 70 % of it and then refuses to grant locks. Defaults to 256Mi.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(self).compareTo(quantity('32Mi')) >= 0 && quantity(self).compareTo(quantity('64Gi')) <= 0",message="write an amount of memory from 32Mi to 64Gi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('32Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="write an amount of memory from 32Mi to 64Gi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
@@ -149,7 +148,7 @@ type Storage struct {
 	// size of the volume. Defaults to 1Gi.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(self).compareTo(quantity('64Mi')) >= 0 && quantity(self).compareTo(quantity('16Ti')) <= 0",message="write a size from 64Mi to 16Ti"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Ti')) <= 0",message="write a size from 64Mi to 16Ti"
 	Size *resource.Quantity `json:"size,omitempty"`
 
 	// storageClassName is the class of the volume. Defaults to the cluster's default class.
@@ -178,6 +177,7 @@ type ExternalServer struct {
 	// +kubebuilder:default=6379
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="port is immutable: another server has other locks; create another RedisInstance"
 	Port int32 `json:"port,omitempty"`
 
 	// tls is how connections are secured.
