@@ -31,14 +31,14 @@ const AnnotationApplied = "lockstead.dev/applied"
 var ErrForeign = errors.New("an object of this name belongs to somebody else")
 
 // Object applies desired, an apply configuration, as a child of owner. Live is an empty object of the same kind, which the present
-// state is read into. It reports whether a request was sent.
-func Object(ctx context.Context, c client.Client, owner types.UID, live client.Object, desired any) (changed bool, err error) {
+// state is read into; the reader has to see objects of others too, so a cache by label does not do. It reports whether something was sent.
+func Object(ctx context.Context, reader client.Reader, c client.Client, owner types.UID, live client.Object, desired any) (changed bool, err error) {
 	want, err := marked(desired)
 	if err != nil {
 		return false, err
 	}
 	name := want.GetKind() + " " + want.GetNamespace() + "/" + want.GetName()
-	switch err := c.Get(ctx, client.ObjectKeyFromObject(want), live); {
+	switch err := reader.Get(ctx, client.ObjectKeyFromObject(want), live); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return false, fmt.Errorf("get %s: %w", name, err)

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,29 +22,42 @@ var ErrNewerEpoch = errors.New("server has a newer epoch")
 // errNoRecord says that something else lies where an epoch record should; it is left alone.
 var errNoRecord = errors.New("key has a foreign value")
 
-// InstanceKey has the epoch record of the whole server under a root. It lies outside every tenant's patterns. When it is missing from a server
-// that had it, the server lost its data.
-func InstanceKey(root string) string { return root + ":!instance" }
+// InstancePrefix is a prefix like a lock namespace's, for the epoch record of the whole server, which can be armed like one. It lies
+// outside every tenant's patterns. When its record is missing from a server that had it, the server lost its data.
+func InstancePrefix(root string) string { return root + ":!instance:" }
 
-// ReadEpoch reads an epoch record; ok is false when there is none. A value that is no epoch record is an error.
-func (c *Client) ReadEpoch(ctx context.Context, key string) (epoch redisproto.Epoch, ok bool, err error) {
-	value, err := c.redis.Get(ctx, key).Result()
-	if errors.Is(err, redis.Nil) {
-		return redisproto.Epoch{}, false, nil
+// ReadEpochs reads the epoch records of many prefixes; one that is missing is not in the result.
+func (c *Client) ReadEpochs(ctx context.Context, prefixes ...string) (map[string]redisproto.Epoch, error) {
+	epochs := map[string]redisproto.Epoch{}
+	if len(prefixes) == 0 {
+		return epochs, nil
 	}
+	keys := make([]string, len(prefixes))
+	for i, prefix := range prefixes {
+		keys[i] = redisproto.EpochKey(prefix)
+	}
+	values, err := c.redis.MGet(ctx, keys...).Result()
 	if err != nil {
-		return redisproto.Epoch{}, false, wrap("read epoch record "+key, err)
+		return nil, wrap("read the epoch records", err)
 	}
-	epoch, err = redisproto.ParseEpoch(value)
-	if err != nil {
-		return redisproto.Epoch{}, false, fmt.Errorf("key %s: %w", key, err)
+	for i, value := range values {
+		text, ok := value.(string)
+		if !ok {
+			continue
+		}
+		epoch, err := redisproto.ParseEpoch(text)
+		if err != nil {
+			return nil, fmt.Errorf("key %s: %w", keys[i], err)
+		}
+		epochs[prefixes[i]] = epoch
 	}
-	return epoch, true, nil
+	return epochs, nil
 }
 
-// WriteEpoch makes the record at key be epoch, and reports whether it had to be changed. It never lowers the number, also when two
+// WriteEpoch makes the record of a prefix be epoch, and reports whether it had to be changed. It never lowers the number, also when two
 // operators write at once.
-func (c *Client) WriteEpoch(ctx context.Context, key string, epoch redisproto.Epoch) (changed bool, err error) {
+func (c *Client) WriteEpoch(ctx context.Context, prefix string, epoch redisproto.Epoch) (changed bool, err error) {
+	key := redisproto.EpochKey(prefix)
 	write := func(tx *redis.Tx) error {
 		changed = false
 		value, err := tx.Get(ctx, key).Result()
@@ -78,21 +93,33 @@ func (c *Client) WriteEpoch(ctx context.Context, key string, epoch redisproto.Ep
 	return changed, nil
 }
 
-// ArmedEpochs are the epochs that prefixes of one root are armed for, as the server's memory has them; "" is not armed.
-func (c *Client) ArmedEpochs(ctx context.Context, root string, prefixes ...string) ([]string, error) {
-	if len(prefixes) == 0 {
-		return nil, nil
-	}
+// ArmedEpochs are the epochs that prefixes of one root are armed for, as the server's memory has them. One that is not armed is not in the
+// result; on a server without the function library none is.
+func (c *Client) ArmedEpochs(ctx context.Context, root string, prefixes ...string) (map[string]uint64, error) {
+	epochs := map[string]uint64{}
 	args := make([]any, len(prefixes))
 	for i, prefix := range prefixes {
 		args[i] = prefix
 	}
-	epochs, err := c.redis.FCallRO(ctx, redisproto.FunctionArmedEpochs, []string{redisproto.ArmKey(root + ":")}, args...).StringSlice()
+	texts, err := c.redis.FCallRO(ctx, redisproto.FunctionArmedEpochs, []string{redisproto.ArmKey(root + ":")}, args...).StringSlice()
+	if err != nil && isReply(err) && strings.Contains(err.Error(), "Function not found") {
+		return epochs, nil
+	}
 	if err != nil {
 		return nil, wrap("ask which lock namespaces are armed", err)
 	}
-	if len(epochs) != len(prefixes) {
-		return nil, fmt.Errorf("ask which lock namespaces are armed: %d replies to %d questions", len(epochs), len(prefixes))
+	if len(texts) != len(prefixes) {
+		return nil, fmt.Errorf("ask which lock namespaces are armed: %d replies to %d questions", len(texts), len(prefixes))
+	}
+	for i, text := range texts {
+		if text == "" {
+			continue
+		}
+		number, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("ask which lock namespaces are armed: %.64q is no epoch", text)
+		}
+		epochs[prefixes[i]] = number
 	}
 	return epochs, nil
 }

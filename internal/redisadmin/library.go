@@ -36,26 +36,3 @@ func (c *Client) hasLibrary(ctx context.Context) (bool, error) {
 	}
 	return false, nil
 }
-
-// EnsureScripts loads the scripts that the server does not have, for servers without functions.
-func (c *Client) EnsureScripts(ctx context.Context) (loaded bool, err error) {
-	scripts := redisproto.Scripts()
-	names := make([]string, len(scripts))
-	for i, script := range scripts {
-		names[i] = script.SHA1
-	}
-	exist, err := c.redis.ScriptExists(ctx, names...).Result()
-	if err != nil {
-		return false, wrap("list the scripts", err)
-	}
-	for i, script := range scripts {
-		if i < len(exist) && exist[i] {
-			continue
-		}
-		if err := c.redis.ScriptLoad(ctx, script.Source).Err(); err != nil {
-			return loaded, wrap("load a script", err)
-		}
-		loaded = true
-	}
-	return loaded, nil
-}

@@ -38,12 +38,10 @@ type Server struct {
 
 // Settings are the settings that locks depend on. Known is false when the server does not tell them; then the others are empty.
 type Settings struct {
-	Known         bool
-	AppendOnly    bool
-	AppendFsync   string
-	Eviction      string
-	MaxMemory     int64
-	SaveSchedules string
+	Known       bool
+	AppendOnly  bool
+	AppendFsync string
+	Eviction    string
 }
 
 // DefaultUser is the user of clients that do not log in. Known is false when the server does not tell.
@@ -116,7 +114,7 @@ func parseInfo(text string) Server {
 
 func (c *Client) settings(ctx context.Context) (Settings, error) {
 	values := map[string]string{}
-	for _, name := range []string{"appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "save"} {
+	for _, name := range []string{"appendonly", "appendfsync", "maxmemory-policy"} {
 		found, err := c.redis.ConfigGet(ctx, name).Result()
 		if err != nil {
 			if isReply(err) {
@@ -129,10 +127,9 @@ func (c *Client) settings(ctx context.Context) (Settings, error) {
 		}
 		values[name] = found[name]
 	}
-	memory, _ := strconv.ParseInt(values["maxmemory"], 10, 64)
 	return Settings{
 		Known: true, AppendOnly: values["appendonly"] == "yes", AppendFsync: values["appendfsync"],
-		Eviction: values["maxmemory-policy"], MaxMemory: memory, SaveSchedules: values["save"],
+		Eviction: values["maxmemory-policy"],
 	}, nil
 }
 
