@@ -1,0 +1,71 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisinstance
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockstead/lockstead/api/v1alpha1"
+)
+
+// Where things are in the container.
+const (
+	configFolder = "/etc/lockstead/config"
+	configFile   = "redis.conf"
+	aclFolder    = "/etc/lockstead/acl"
+	aclFile      = "users.acl"
+	dataFolder   = "/data"
+	redisPort    = 6379
+)
+
+const memoryPercent = 70
+
+// redisConf is the configuration of a managed server: it acknowledges nothing before it is on the volume, evicts nothing, and lets
+// nobody in but the users of the ACL file.
+func redisConf(memoryBytes int64) string {
+	return strings.Join([]string{
+		"bind * -::*",
+		fmt.Sprintf("port %d", redisPort),
+		"protected-mode no",
+		"aclfile " + aclFolder + "/" + aclFile,
+		"dir " + dataFolder,
+		"daemonize no",
+		`logfile ""`,
+		"appendonly yes",
+		"appendfsync always",
+		"no-appendfsync-on-rewrite no",
+		"aof-use-rdb-preamble yes",
+		`save ""`,
+		fmt.Sprintf("maxmemory %d", memoryBytes/100*memoryPercent),
+		"maxmemory-policy noeviction",
+		"tcp-keepalive 60",
+		"timeout 0",
+		"",
+	}, "\n")
+}
+
+// engine has what differs between the programs.
+type engine struct {
+	repository, version string
+	server, client      string
+}
+
+var engines = map[v1alpha1.Engine]engine{
+	v1alpha1.EngineValkey: {"docker.io/valkey/valkey", "8.1", "valkey-server", "valkey-cli"},
+	v1alpha1.EngineRedis:  {"docker.io/library/redis", "8.0", "redis-server", "redis-cli"},
+}
+
+// image is the image of a managed server.
+func image(managed v1alpha1.ManagedServer) string {
+	if managed.Image != "" {
+		return managed.Image
+	}
+	engine := engines[managed.Engine]
+	version := managed.Version
+	if version == "" {
+		version = engine.version
+	}
+	return engine.repository + ":" + version
+}

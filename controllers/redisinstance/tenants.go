@@ -1,0 +1,181 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisinstance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstead/lockstead/api/v1alpha1"
+	"github.com/lockstead/lockstead/internal/redisadmin"
+	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
+)
+
+// Tenants programs the users of LockNamespaces on the servers of RedisInstances.
+type Tenants struct{ servers servers }
+
+// NewTenants returns Tenants. The reader has to see Secrets, uncached.
+func NewTenants(c client.Client, reader client.Reader, connector *redisadmin.Connector) *Tenants {
+	return &Tenants{servers: servers{client: c, reader: reader, connector: connector}}
+}
+
+// Tenant is what a server has to know of a LockNamespace.
+type Tenant struct {
+	// Username is what redisadmin.TenantUser makes of the UID.
+	Username string
+	Prefix   string
+	// Password is the one in the binding Secret.
+	Password string
+	// MaxTTL is the longest TTL that its locks may have.
+	MaxTTL time.Duration
+	// Programmed says that it was programmed before, so that its epoch record must be there.
+	Programmed bool
+}
+
+// String names the tenant without its password.
+func (t Tenant) String() string { return t.Username + " (" + t.Prefix + ")" }
+
+// Format writes String for every verb, so that none of them shows the password.
+func (t Tenant) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, t.String()) }
+
+// ErrNotAvailable says that the server cannot be programmed now. The conditions of the RedisInstance say why.
+var ErrNotAvailable = errors.New("the RedisInstance is not available")
+
+// Program gives a tenant its user and epoch on the server of instance, reads the user back, and lets the server grant it locks. It returns how
+// the tenant reaches the server. Repeated, it changes nothing. An error that is not ErrNotAvailable is the API server's.
+func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance, tenant Tenant) (binding.Redis, error) {
+	status := instance.Status
+	if status.Epoch == 0 || status.QuarantineUntil != nil {
+		return binding.Redis{}, fmt.Errorf("%w yet", ErrNotAvailable)
+	}
+	if status.LongestTTL == nil || status.LongestTTL.Duration < tenant.MaxTTL {
+		return binding.Redis{}, fmt.Errorf("%w: it does not know its longest TTL yet", ErrNotAvailable)
+	}
+	in, err := t.servers.login(ctx, instance)
+	if err != nil {
+		return binding.Redis{}, ownReason(err)
+	}
+	server, err := t.servers.connect(ctx, in)
+	if err != nil {
+		return binding.Redis{}, notAvailable(err)
+	}
+	defer server.Close()
+	if err := programEpoch(ctx, server, instance, tenant); err != nil {
+		return binding.Redis{}, notAvailable(err)
+	}
+	user := tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, []string{redisproto.PasswordHash(tenant.Password)})
+	if instance.Spec.Mode == v1alpha1.ModeManaged {
+		// First into the file: a pod that restarts in between boots with the user.
+		err := t.edit(ctx, instance, in, func(users []redisproto.User) []redisproto.User { return withUser(users, user) })
+		if err != nil {
+			return binding.Redis{}, err
+		}
+	}
+	if _, err := server.EnsureUser(ctx, user); err != nil {
+		return binding.Redis{}, notAvailable(err)
+	}
+	at := endpoint(instance)
+	return binding.Redis{
+		Host: at.Host, Port: int(at.Port), Username: tenant.Username, Password: tenant.Password,
+		TLS: at.TLS == v1alpha1.TLSVerify, CA: in.ca, Access: binding.AccessFunctions,
+	}, nil
+}
+
+// Revoke deletes the user of a tenant, which closes its connections. Its keys stay until they run out. No such user is not an error.
+func (t *Tenants) Revoke(ctx context.Context, instance *v1alpha1.RedisInstance, username string) error {
+	in, err := t.servers.login(ctx, instance)
+	if err != nil {
+		return ownReason(err)
+	}
+	if instance.Spec.Mode == v1alpha1.ModeManaged {
+		err := t.edit(ctx, instance, in, func(users []redisproto.User) []redisproto.User { return withoutUser(users, username) })
+		if err != nil {
+			return err
+		}
+	}
+	server, err := t.servers.connect(ctx, in)
+	if err != nil {
+		return notAvailable(err)
+	}
+	defer server.Close()
+	_, err = server.DeleteUser(ctx, username, redisadmin.UserMark(keyRoot, string(instance.UID)))
+	return notAvailable(err)
+}
+
+func (t *Tenants) edit(ctx context.Context, instance *v1alpha1.RedisInstance, in login, edit func([]redisproto.User) []redisproto.User) error {
+	return ownReason(retry.RetryOnConflict(retry.DefaultBackoff, func() error { return t.servers.editBootFile(ctx, instance, in.system, edit) }))
+}
+
+// programEpoch writes and arms the epoch record of one tenant, if the server is still the one that the status of instance describes.
+func programEpoch(ctx context.Context, server *redisadmin.Client, instance *v1alpha1.RedisInstance, tenant Tenant) error {
+	found, err := server.Probe(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // redisadmin says what was done.
+	}
+	whole := redisadmin.InstancePrefix(keyRoot)
+	epochs, err := server.ReadEpochs(ctx, whole, tenant.Prefix)
+	if err != nil {
+		return err //nolint:wrapcheck // As above.
+	}
+	record, exists := epochs[tenant.Prefix]
+	switch {
+	case epochs[whole].Number < uint64(instance.Status.Epoch), !found.SelfArm() && found.RunID != instance.Status.RunID:
+		return errors.New("the server has restarted or lost its data, and is not examined yet")
+	case !exists && tenant.Programmed:
+		return errors.New("the epoch record of the LockNamespace is gone: the server may have lost its locks")
+	}
+	want := redisproto.Epoch{Number: max(record.Number, epochs[whole].Number), MaxTTL: tenant.MaxTTL, SelfArm: found.SelfArm()}
+	if _, err := server.WriteEpoch(ctx, tenant.Prefix, want); err != nil {
+		return err //nolint:wrapcheck // As above.
+	}
+	return armUnlessSelf(ctx, server, map[string]redisproto.Epoch{tenant.Prefix: want})
+}
+
+// armUnlessSelf arms the records that do not arm themselves, and are not armed.
+func armUnlessSelf(ctx context.Context, server *redisadmin.Client, records map[string]redisproto.Epoch) error {
+	var prefixes []string
+	for prefix, record := range records {
+		if !record.SelfArm {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	if len(prefixes) == 0 {
+		return nil
+	}
+	armed, err := server.ArmedEpochs(ctx, keyRoot, prefixes...)
+	if err != nil {
+		return err //nolint:wrapcheck // redisadmin says what was done.
+	}
+	for _, prefix := range prefixes {
+		if number := records[prefix].Number; armed[prefix] != number {
+			if err := server.Arm(ctx, prefix, number); err != nil {
+				return err //nolint:wrapcheck // As above.
+			}
+		}
+	}
+	return nil
+}
+
+// ownReason marks an error that the RedisInstance has a condition for. Others are the API server's.
+func ownReason(err error) error {
+	var known *unavailableError
+	if errors.As(err, &known) {
+		return notAvailable(err)
+	}
+	return err
+}
+
+// notAvailable marks errors that are the server's.
+func notAvailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrNotAvailable, err)
+}
