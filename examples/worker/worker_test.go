@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockstead/lockstead/hack/demo/sections"
+	"github.com/lockstead/lockstead/internal/testcluster/sections"
 	"github.com/lockstead/lockstead/pkg/lock"
 	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/memlock"

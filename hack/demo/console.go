@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/lockstead/lockstead/internal/testcluster"
 )
 
 // console is what the user sees: steps and notes one below the other, and between them who holds what, as a table that is
@@ -56,17 +58,9 @@ func (c *console) results() {
 
 // view is a moment of a phase.
 type view struct {
-	backend                  string
-	pods, sections, overlaps int
-	rows                     []row
-}
+	testcluster.View
 
-// row is a key that somebody holds.
-type row struct {
-	key, pod, token string
-	held            time.Duration
-	// dead: the holder is gone, its lock is not yet.
-	dead bool
+	backend string
 }
 
 // show draws the view, if it is time for it.
@@ -93,26 +87,26 @@ func (c *console) show(now time.Time, v view) {
 
 func (v view) line() string {
 	var holders []string
-	for _, r := range v.rows {
+	for _, r := range v.Rows {
 		state := ""
-		if r.dead {
+		if r.Dead {
 			state = " (dead)"
 		}
-		holders = append(holders, fmt.Sprintf("%s: %s%s", r.key, r.pod, state))
+		holders = append(holders, fmt.Sprintf("%s: %s%s", r.Key, r.Pod, state))
 	}
-	return fmt.Sprintf("%s, %d replicas, %d sections, %d overlaps | %s", v.backend, v.pods, v.sections, v.overlaps, strings.Join(holders, "  "))
+	return fmt.Sprintf("%s, %d replicas, %d sections, %d overlaps | %s", v.backend, v.Pods, v.Sections, v.Overlaps, strings.Join(holders, "  "))
 }
 
 func (v view) table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n  backend %s   replicas %d   sections %d   overlaps %d\n\n", v.backend, v.pods, v.sections, v.overlaps)
+	fmt.Fprintf(&b, "\n  backend %s   replicas %d   sections %d   overlaps %d\n\n", v.backend, v.Pods, v.Sections, v.Overlaps)
 	fmt.Fprintf(&b, "  %-10s %-26s %-42s %s\n", "KEY", "HOLDER", "TOKEN", "HELD FOR")
-	for _, r := range v.rows {
+	for _, r := range v.Rows {
 		state := ""
-		if r.dead {
+		if r.Dead {
 			state = "  the holder is dead, waiting for the TTL"
 		}
-		fmt.Fprintf(&b, "  %-10s %-26s %-42s %.1fs%s\n", r.key, r.pod, r.token, r.held.Seconds(), state)
+		fmt.Fprintf(&b, "  %-10s %-26s %-42s %.1fs%s\n", r.Key, r.Pod, r.Token, r.Held.Seconds(), state)
 	}
 	return b.String()
 }

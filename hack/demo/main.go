@@ -12,32 +12,41 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lockstead/lockstead/internal/testcluster"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, configFromEnvironment(os.Getenv)); err != nil {
+	root, err := os.Getwd()
+	if err == nil {
+		err = run(ctx, testcluster.ConfigFromEnvironment(root, os.Getenv))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
 		os.Exit(1)
 	}
 }
 
 // run does the demo and takes down what it brought up, also when it failed.
-func run(ctx context.Context, config config) (err error) {
+func run(ctx context.Context, config testcluster.Config) (err error) {
 	started := time.Now()
 	out := newConsole(os.Stdout)
 
 	out.step("bringing up the cluster")
-	kubeconfig, err := clusterUp(ctx, config)
+	cluster, err := testcluster.Up(ctx, config)
 	defer func() {
-		if !config.keep {
+		if !config.Keep {
 			out.step("taking everything down (KEEP=1 leaves it running)")
 		}
-		err = errors.Join(err, clusterDown(context.WithoutCancel(ctx), config, kubeconfig))
+		var namespaces []string
+		for _, p := range phases() {
+			namespaces = append(namespaces, p.namespace)
+		}
+		err = errors.Join(err, cluster.Down(context.WithoutCancel(ctx), namespaces...))
 		if err == nil {
 			out.step("done in %.0f s", time.Since(started).Seconds())
 			out.results()
@@ -46,42 +55,13 @@ func run(ctx context.Context, config config) (err error) {
 	if err != nil {
 		return err
 	}
-	kube, err := connect(kubeconfig)
-	if err != nil {
-		return err
-	}
-	for _, p := range phases(config) {
-		result, err := p.run(ctx, kube, config, out)
+	for _, p := range phases() {
+		result, err := p.run(ctx, cluster, out)
 		if err != nil {
-			p.explain(context.WithoutCancel(ctx), out)
+			cluster.Explain(context.WithoutCancel(ctx), p.namespace, func(text string) { out.step("%s", text) })
 			return fmt.Errorf("backend %s: %w", p.backend, err)
 		}
 		out.result(result)
 	}
 	return nil
-}
-
-// config is what the environment says.
-type config struct {
-	// existing: the cluster is the user's, at KUBECONFIG; its nodes must be able to pull the images.
-	existing bool
-	// keep leaves the cluster, or in an existing one the release and the namespaces, for a look around.
-	keep bool
-	// registry and tag name the images.
-	registry, tag string
-}
-
-func configFromEnvironment(getenv func(string) string) config {
-	fallback := func(name, value string) string {
-		if given := getenv(name); given != "" {
-			return given
-		}
-		return value
-	}
-	return config{
-		existing: getenv("CLUSTER") == "existing",
-		keep:     !strings.Contains("|0|false|no|", "|"+strings.ToLower(fallback("KEEP", "0"))+"|"),
-		registry: fallback("IMAGE_REGISTRY", "localhost"),
-		tag:      fallback("IMAGE_TAG", "dev"),
-	}
 }

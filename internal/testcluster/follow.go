@@ -1,7 +1,7 @@
 // Copyright The Lockstead Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package testcluster
 
 import (
 	"bufio"
@@ -25,7 +25,7 @@ type arrival struct {
 
 // follower follows the logs of all pods of a Deployment, also of those that come later, from their first line.
 type follower struct {
-	kube      *kube
+	kube      *Kube
 	namespace string
 	selector  string
 	arrivals  chan arrival
@@ -34,7 +34,7 @@ type follower struct {
 }
 
 // follow starts following; the channel is closed after ctx has ended.
-func follow(ctx context.Context, kube *kube, namespace, selector string) *follower {
+func follow(ctx context.Context, kube *Kube, namespace, selector string) *follower {
 	f := &follower{kube: kube, namespace: namespace, selector: selector, arrivals: make(chan arrival, 256)}
 	go func() {
 		defer close(f.arrivals)
@@ -50,7 +50,7 @@ func (f *follower) discover(ctx context.Context) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		pods, err := f.kube.clientset.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: f.selector})
+		pods, err := f.kube.Clientset.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: f.selector})
 		if err == nil {
 			for _, pod := range pods.Items {
 				if started(&pod) && !slices.Contains(known, pod.Name) {
@@ -90,7 +90,7 @@ func (f *follower) stream(ctx context.Context, pod string) {
 }
 
 func (f *follower) readOnce(ctx context.Context, pod string, skip int) int {
-	body, err := f.kube.clientset.CoreV1().Pods(f.namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+	body, err := f.kube.Clientset.CoreV1().Pods(f.namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 	if err != nil {
 		return 0
 	}
@@ -117,7 +117,7 @@ func (f *follower) over(ctx context.Context, pod string) bool {
 	case <-ctx.Done():
 		return true
 	}
-	object, err := f.kube.clientset.CoreV1().Pods(f.namespace).Get(ctx, pod, metav1.GetOptions{})
+	object, err := f.kube.Clientset.CoreV1().Pods(f.namespace).Get(ctx, pod, metav1.GetOptions{})
 	if err != nil {
 		return isNotFound(err)
 	}
@@ -133,7 +133,7 @@ func (f *follower) send(ctx context.Context, a arrival) {
 
 // restarts names the containers that were started more than once: their logs would be incomplete.
 func (f *follower) restarts(ctx context.Context) ([]string, error) {
-	pods, err := f.kube.clientset.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: f.selector})
+	pods, err := f.kube.Clientset.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: f.selector})
 	if err != nil {
 		return nil, err
 	}

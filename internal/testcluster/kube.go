@@ -1,7 +1,7 @@
 // Copyright The Lockstead Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package testcluster
 
 import (
 	"bytes"
@@ -23,21 +23,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const fieldOwner = "lockstead-demo"
+const fieldOwner = "lockstead-testcluster"
 
-// kube is the access to the cluster.
-type kube struct {
-	client     client.Client
-	clientset  kubernetes.Interface
-	kubeconfig string
+// Kube is the access to a cluster.
+type Kube struct {
+	Client     client.Client
+	Clientset  kubernetes.Interface
+	Kubeconfig string
 }
 
-func connect(kubeconfig string) (*kube, error) {
-	rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+// Connect reaches the cluster of a kubeconfig; without a name, that of the user's current context.
+func Connect(kubeconfig string) (*Kube, error) {
+	// Without a file, the user's usual one and its current context, as kubectl does.
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	rest, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	// The demo polls; the client's default limit of 5 requests a second would make it the slowest part.
+	// Tests and demo poll; the client's default limit of 5 requests a second would make that the slowest part.
 	rest.QPS, rest.Burst = 100, 200
 	objects, err := client.New(rest, client.Options{})
 	if err != nil {
@@ -47,13 +51,13 @@ func connect(kubeconfig string) (*kube, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kube{client: objects, clientset: clientset, kubeconfig: kubeconfig}, nil
+	return &Kube{Client: objects, Clientset: clientset, Kubeconfig: kubeconfig}, nil
 }
 
 func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
 
-// readManifests decodes the objects of a YAML file.
-func readManifests(path string) ([]*unstructured.Unstructured, error) {
+// ReadManifests decodes the objects of a YAML file.
+func ReadManifests(path string) ([]*unstructured.Unstructured, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -80,23 +84,24 @@ func readManifests(path string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-func (k *kube) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	err := k.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldOwner), client.ForceOwnership)
+// Apply applies an object by server-side apply.
+func (k *Kube) Apply(ctx context.Context, object *unstructured.Unstructured) error {
+	err := k.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldOwner), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return nil
 }
 
-// waitReady waits until the object's condition Ready is true, and tells what the object says meanwhile.
-func (k *kube) waitReady(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey, limit time.Duration, tell func(string)) error {
+// WaitReady waits until the object's condition Ready is true, and tells what the object says meanwhile.
+func (k *Kube) WaitReady(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey, limit time.Duration, tell func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	last := ""
 	for {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
-		err := k.client.Get(ctx, key, object)
+		err := k.Client.Get(ctx, key, object)
 		state, ready := "not there yet", false
 		if err == nil {
 			state, ready = readiness(object)

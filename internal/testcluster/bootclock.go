@@ -1,7 +1,7 @@
 // Copyright The Lockstead Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package testcluster
 
 import "time"
 
