@@ -1,0 +1,164 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redislock
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
+)
+
+// FromBinding makes a driver with a client of its own for the server that the binding names. It does not connect: a server that is down shows at the
+// first request. Access and MaxTTL are the binding's. Use the binding's Prefix with lock.New.
+//
+// Rotated passwords and certificates are used from the next connection on, when Options.Reload or Update tell of them; connections that
+// are open stay, since the server keeps them.
+func FromBinding(b *binding.Binding, opts *Options) (*Driver, error) {
+	if b.Type != binding.TypeRedis {
+		return nil, fmt.Errorf("redislock: the %s is not one of a Redis server", b)
+	}
+	if err := b.Validate(); err != nil {
+		return nil, fmt.Errorf("redislock: the %s: %w", b, err)
+	}
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Access, o.MaxTTL = b.Redis.Access, b.TTLMax
+	o, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	s := &source{opened: b, reload: o.Reload, current: b, timeout: o.AttemptTimeout}
+	client := redis.NewClient(s.clientOptions())
+	return &Driver{client: client, options: o, operations: newOperations(), listener: newListener(client, o), source: s}, nil
+}
+
+// Update tells a driver of FromBinding that the binding has changed. If it names another backend, all calls fail with
+// driver.ErrBackendChanged from then on. A driver of New has no binding, and ignores it.
+func (d *Driver) Update(b *binding.Binding) {
+	if d.source != nil {
+		_ = d.source.update(b)
+	}
+}
+
+// source is where connections of a driver's own client lead to.
+type source struct {
+	opened  *binding.Binding
+	reload  func() (*binding.Binding, error)
+	timeout time.Duration
+
+	mu      sync.Mutex
+	current *binding.Binding
+	changed error
+}
+
+// clientOptions are those of a client that sends every request once: an acquire whose answer was lost must not be sent again. A tenant has the right to
+// nothing beside the handshake and the lock protocol.
+func (s *source) clientOptions() *redis.Options {
+	return &redis.Options{
+		Addr:                       s.opened.Redis.Address(),
+		Dialer:                     s.dial,
+		CredentialsProviderContext: s.credentials,
+		Protocol:                   2,
+		MaxRetries:                 -1,
+		DialerRetries:              1,
+		DialTimeout:                s.timeout,
+		ReadTimeout:                s.timeout,
+		WriteTimeout:               s.timeout,
+		PoolTimeout:                s.timeout,
+		ContextTimeoutEnabled:      true,
+		ConnMaxIdleTime:            5 * time.Minute,
+		PipelinePoolSize:           -1,
+		DisableIdentity:            true,
+		MaintNotificationsConfig:   &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+func (s *source) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+func (s *source) update(b *binding.Binding) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed != nil {
+		return s.changed
+	}
+	if !s.opened.SameBackend(b) {
+		s.changed = fmt.Errorf("%w: it opened the %s, and now there is the %s: restart the process", driver.ErrBackendChanged, s.opened, b)
+		return s.changed
+	}
+	s.current = b
+	return nil
+}
+
+// latest is the binding to connect with. One that cannot be read at present is no reason not to try the one from before.
+func (s *source) latest() (*binding.Binding, error) {
+	if s.reload != nil {
+		if b, err := s.reload(); err == nil {
+			if err := s.update(b); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current, s.changed
+}
+
+// credentials is called after dial for the same connection.
+func (s *source) credentials(context.Context) (username, password string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current.Redis.Username, s.current.Redis.Password, s.changed
+}
+
+func (s *source) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	b, err := s.latest()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	conn, err := dialer.DialContext(ctx, "tcp", b.Redis.Address())
+	if err != nil || !b.Redis.TLS {
+		return conn, err
+	}
+	config, err := tlsConfig(b.Redis)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("TLS handshake with %s: %w", b.Redis.Address(), err)
+	}
+	return secured, nil
+}
+
+func tlsConfig(r *binding.Redis) (*tls.Config, error) {
+	config := &tls.Config{ServerName: r.Host, MinVersion: tls.VersionTLS12}
+	if len(r.CA) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(r.CA) {
+			return nil, fmt.Errorf("entry %q of the binding contains no certificate in PEM form", binding.KeyCA)
+		}
+	}
+	return config, nil
+}

@@ -1,0 +1,218 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockstead/lockstead/pkg/lock/driver"
+	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
+)
+
+// granularity is the grain of Redis's expiry.
+const granularity = time.Millisecond
+
+// Driver keeps locks in a Redis server. All methods are safe for concurrent use.
+type Driver struct {
+	client     redis.UniversalClient
+	options    Options
+	operations operations
+	listener   *listener
+	// source is nil for a client that the application handed in.
+	source *source
+
+	mu     sync.RWMutex
+	closed bool
+	work   sync.WaitGroup
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Waiter = (*Driver)(nil)
+)
+
+// New makes a driver on the application's own client, which stays the application's to close. The client should not retry by itself
+// (MaxRetries -1) and should heed contexts (ContextTimeoutEnabled); the driver keeps its promises also when it does not.
+func New(client redis.UniversalClient, opts *Options) (*Driver, error) {
+	o, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if client == nil {
+		return nil, errors.New("redislock: the client is nil")
+	}
+	return &Driver{client: client, options: o, operations: newOperations(), listener: newListener(client, o)}, nil
+}
+
+// Limits tells what durations Redis can keep.
+func (d *Driver) Limits() driver.Limits {
+	return driver.Limits{MinTTL: granularity, MaxTTL: d.options.MaxTTL, Granularity: granularity}
+}
+
+// Acquire makes one attempt: see driver.Driver.
+func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Grant, error) {
+	op := d.operations.acquire
+	if err := d.check(op.name, req.ID, req.TTL); err != nil {
+		return driver.Grant{}, err
+	}
+	m := &mark{id: req.ID}
+	reply, err := d.call(ctx, op, req.Key, min(d.options.AttemptTimeout, req.TTL), lockKeys(req.Key), m, m, req.TTL.Milliseconds(), req.Owner)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	got, err := decodeAcquire(reply)
+	switch {
+	case err != nil:
+		return driver.Grant{}, malformed(op.name, err)
+	case got.granted:
+		return driver.Grant{Token: got.token, TTL: req.TTL}, nil
+	case got.holder.ID == req.ID:
+		// A client that retries by itself lost the first answer: the record is the one that this very acquire made.
+		return driver.Grant{Token: got.holder.Token, TTL: req.TTL}, nil
+	}
+	return driver.Grant{}, &driver.HeldError{Key: req.Key.Name, Owner: got.holder.Owner, Remaining: got.remaining}
+}
+
+// Renew sets the time that is left: see driver.Driver.
+func (d *Driver) Renew(ctx context.Context, req driver.RenewRequest) (driver.Renewal, error) {
+	op := d.operations.renew
+	if err := d.check(op.name, req.ID, req.TTL); err != nil {
+		return driver.Renewal{}, err
+	}
+	m := &mark{id: req.ID}
+	reply, err := d.call(ctx, op, req.Key, min(d.options.AttemptTimeout, req.TTL/2), lockKeys(req.Key), m, m, req.TTL.Milliseconds())
+	if err != nil {
+		return driver.Renewal{}, err
+	}
+	if err := wasHolder(op.name, req.Key, reply); err != nil {
+		return driver.Renewal{}, err
+	}
+	return driver.Renewal{TTL: req.TTL}, nil
+}
+
+// Release frees the key and wakes waiters: see driver.Driver.
+func (d *Driver) Release(ctx context.Context, req driver.ReleaseRequest) error {
+	op := d.operations.release
+	m := &mark{id: req.ID}
+	keys := []string{redisproto.LockKey(req.Key.Prefix, req.Key.Name)}
+	reply, err := d.call(ctx, op, req.Key, d.options.AttemptTimeout, keys, m, m, redisproto.Channel(req.Key.Prefix, req.Key.Name))
+	if err != nil {
+		return err
+	}
+	return wasHolder(op.name, req.Key, reply)
+}
+
+// Inspect tells who holds the key: see driver.Driver.
+func (d *Driver) Inspect(ctx context.Context, key driver.Key) (driver.Holding, error) {
+	op := d.operations.inspect
+	// The mark is not sent: a request that only reads is never applied.
+	reply, err := d.call(ctx, op, key, d.options.AttemptTimeout, []string{redisproto.LockKey(key.Prefix, key.Name)}, &mark{})
+	if err != nil {
+		return driver.Holding{}, err
+	}
+	holding, err := decodeInspect(reply)
+	if err != nil {
+		return driver.Holding{}, malformed(op.name, err)
+	}
+	return holding, nil
+}
+
+// Subscribe tells when the key becomes free: see driver.Waiter.
+func (d *Driver) Subscribe(ctx context.Context, key driver.Key) (driver.Subscription, error) {
+	const op = "subscribe"
+	if ctx.Err() != nil {
+		return nil, ended(ctx, op, driver.ErrUnavailable)
+	}
+	if err := d.changed(); err != nil {
+		return nil, explain(op, key.Name, false, err)
+	}
+	attempt, cancel := context.WithTimeout(ctx, d.options.AttemptTimeout)
+	defer cancel()
+	s, err := d.listener.subscribe(attempt, redisproto.Channel(key.Prefix, key.Name))
+	switch {
+	case err == nil:
+		return s, nil
+	case ctx.Err() != nil:
+		return nil, ended(ctx, op, driver.ErrUnavailable)
+	default:
+		return nil, explain(op, key.Name, false, err)
+	}
+}
+
+// Close ends the subscriptions and waits for the requests under way, which Options.AttemptTimeout bounds when the client heeds contexts. It closes the
+// client only if FromBinding made it. It releases no lock.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	again := d.closed
+	d.closed = true
+	d.mu.Unlock()
+	d.listener.close()
+	var err error
+	if d.source != nil && !again {
+		if err = d.client.Close(); err != nil {
+			err = fmt.Errorf("redislock: close of the Redis client: %w", err)
+		}
+	}
+	d.work.Wait()
+	return err
+}
+
+// start runs a request, unless the driver was closed.
+func (d *Driver) start(request func()) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed {
+		return false
+	}
+	d.work.Go(request)
+	return true
+}
+
+// changed reports that the binding came to name another backend.
+func (d *Driver) changed() error {
+	if d.source == nil {
+		return nil
+	}
+	return d.source.failed()
+}
+
+// check refuses what the contract of a driver excludes, since the server must never see a TTL that it would cut.
+func (d *Driver) check(op, id string, ttl time.Duration) error {
+	problem := ""
+	switch {
+	case ttl < granularity || ttl%granularity != 0:
+		problem = fmt.Sprintf("TTL %s is not a positive whole number of milliseconds", ttl)
+	case ttl > d.options.MaxTTL:
+		problem = fmt.Sprintf("TTL %s is longer than the maximum %s", ttl, d.options.MaxTTL)
+	case len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "":
+		problem = "the acquisition id is not 32 lower-case hexadecimal digits"
+	default:
+		return nil
+	}
+	return &driver.StoreError{
+		Outcome: driver.ErrUnavailable, Op: op, Reason: ReasonBadRequest, Err: errors.New(problem), Remedy: "use package lock, which keeps to the limits of the driver",
+	}
+}
+
+func lockKeys(key driver.Key) []string {
+	return []string{redisproto.LockKey(key.Prefix, key.Name), redisproto.SequenceKey(key.Prefix)}
+}
+
+func wasHolder(op string, key driver.Key, reply any) error {
+	held, err := decodeHeld(reply)
+	switch {
+	case err != nil:
+		return malformed(op, err)
+	case !held:
+		return fmt.Errorf("%s of lock %q: %w", op, key.Name, driver.ErrNotHolder)
+	}
+	return nil
+}

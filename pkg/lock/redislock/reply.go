@@ -1,0 +1,99 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redislock
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/lockstead/lockstead/pkg/lock/driver"
+	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
+)
+
+// acquireReply is the decoded answer to an acquire: a token, or who holds the key.
+type acquireReply struct {
+	granted   bool
+	token     driver.Token
+	remaining time.Duration
+	holder    redisproto.Record
+}
+
+func decodeAcquire(reply any) (acquireReply, error) {
+	parts, ok := reply.([]any)
+	if !ok || len(parts) != 3 {
+		return acquireReply{}, fmt.Errorf("answer to an acquire is %.128q, want three parts", fmt.Sprint(reply))
+	}
+	switch parts[0] {
+	case int64(1):
+		token, err := decodeToken(parts[1], parts[2])
+		return acquireReply{granted: err == nil, token: token}, err
+	case int64(0):
+		remaining, holder, err := decodeHolder(parts[1], parts[2])
+		return acquireReply{remaining: remaining, holder: holder}, err
+	default:
+		return acquireReply{}, fmt.Errorf("answer to an acquire begins with %.64q, want 1 or 0", fmt.Sprint(parts[0]))
+	}
+}
+
+func decodeToken(epoch, sequence any) (driver.Token, error) {
+	text, ok := epoch.(string)
+	if !ok {
+		return driver.Token{}, fmt.Errorf("epoch is %.64q, want digits", fmt.Sprint(epoch))
+	}
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return driver.Token{}, fmt.Errorf("epoch: %w", err)
+	}
+	count, ok := sequence.(int64)
+	if !ok || count < 1 {
+		return driver.Token{}, fmt.Errorf("sequence is %.64q, want a number from 1 up", fmt.Sprint(sequence))
+	}
+	return driver.Token{Epoch: number, Sequence: uint64(count)}, nil
+}
+
+func decodeHolder(remaining, record any) (time.Duration, redisproto.Record, error) {
+	ms, ok := remaining.(int64)
+	if !ok || ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) {
+		return 0, redisproto.Record{}, fmt.Errorf("remaining time is %.64q, want milliseconds", fmt.Sprint(remaining))
+	}
+	text, ok := record.(string)
+	if !ok {
+		return 0, redisproto.Record{}, fmt.Errorf("lock record is %.64q, want text", fmt.Sprint(record))
+	}
+	holder, err := redisproto.ParseRecord(text)
+	if err != nil {
+		return 0, redisproto.Record{}, err
+	}
+	// Within its last millisecond a record has 0 left, which would mean that the time is not known.
+	return time.Duration(max(ms, 1)) * time.Millisecond, holder, nil
+}
+
+// decodeHeld reads the answer to a renew or release: whether the id was the holder's.
+func decodeHeld(reply any) (bool, error) {
+	switch reply {
+	case int64(1):
+		return true, nil
+	case int64(0):
+		return false, nil
+	default:
+		return false, fmt.Errorf("answer is %.64q, want 1 or 0", fmt.Sprint(reply))
+	}
+}
+
+func decodeInspect(reply any) (driver.Holding, error) {
+	parts, ok := reply.([]any)
+	switch {
+	case ok && len(parts) == 0:
+		return driver.Holding{}, nil
+	case !ok || len(parts) != 2:
+		return driver.Holding{}, fmt.Errorf("answer to an inspect is %.128q, want no or two parts", fmt.Sprint(reply))
+	}
+	remaining, holder, err := decodeHolder(parts[0], parts[1])
+	if err != nil {
+		return driver.Holding{}, err
+	}
+	return driver.Holding{Held: true, ID: holder.ID, Owner: holder.Owner, Token: holder.Token, Remaining: remaining}, nil
+}

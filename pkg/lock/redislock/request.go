@@ -1,0 +1,147 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redislock
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
+	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
+)
+
+// operation is one piece of server-side code, as a function and as a script.
+type operation struct {
+	name     string
+	function string
+	readOnly bool
+	script   redisproto.Script
+}
+
+type operations struct{ acquire, renew, release, inspect operation }
+
+func newOperations() operations {
+	return operations{
+		acquire: operation{"acquire", redisproto.FunctionAcquire, false, redisproto.AcquireScript()},
+		renew:   operation{"renew", redisproto.FunctionRenew, false, redisproto.RenewScript()},
+		release: operation{"release", redisproto.FunctionRelease, false, redisproto.ReleaseScript()},
+		inspect: operation{"inspect", redisproto.FunctionInspect, true, redisproto.InspectScript()},
+	}
+}
+
+// run sends the request once; a script that the server does not have is sent once more, in full.
+func (o operation) run(ctx context.Context, client redis.UniversalClient, access binding.Access, keys []string, args []any) (any, error) {
+	switch {
+	case access == binding.AccessFunctions && o.readOnly:
+		return client.FCallRO(ctx, o.function, keys, args...).Result()
+	case access == binding.AccessFunctions:
+		return client.FCall(ctx, o.function, keys, args...).Result()
+	}
+	reply, err := client.EvalSha(ctx, o.script.SHA1, keys, args...).Result()
+	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return reply, err
+	}
+	reply, full := client.Eval(ctx, o.script.Source, keys, args...).Result()
+	if redis.HasErrorPrefix(full, "NOPERM") {
+		// A user who may run only what the operator has loaded waits until it is loaded again.
+		return nil, err
+	}
+	return reply, full
+}
+
+// mark is the acquisition id as an argument of a request. The client asks for its bytes when it writes the request, so the mark knows
+// whether any of it can have left; after abandon it gives none, so that a request whose caller has gone is not sent later.
+type mark struct {
+	id    string
+	state atomic.Int32
+}
+
+const (
+	unwritten int32 = iota
+	written
+	abandonedUnwritten
+	abandonedWritten
+)
+
+var errAbandoned = errors.New("the caller of the request has gone")
+
+// MarshalBinary gives the id to the client that writes the request.
+func (m *mark) MarshalBinary() ([]byte, error) {
+	if m.state.CompareAndSwap(unwritten, written) || m.state.Load() == written {
+		return []byte(m.id), nil
+	}
+	return nil, errAbandoned
+}
+
+// abandon keeps the request from being written from now on. It reports whether it may have been written before.
+func (m *mark) abandon() (wasWritten bool) {
+	if m.state.CompareAndSwap(unwritten, abandonedUnwritten) {
+		return false
+	}
+	m.state.CompareAndSwap(written, abandonedWritten)
+	return m.wasWritten()
+}
+
+func (m *mark) wasWritten() bool {
+	s := m.state.Load()
+	return s == written || s == abandonedWritten
+}
+
+type answer struct {
+	reply any
+	err   error
+}
+
+// call runs an operation for at most limit and at most as long as ctx. The request runs in a goroutine of its own, since the client
+// does not hear of a cancelled context while it reads.
+func (d *Driver) call(ctx context.Context, o operation, key driver.Key, limit time.Duration, keys []string, m *mark, args ...any) (any, error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx, o.name, driver.ErrUnavailable)
+	}
+	if err := d.changed(); err != nil {
+		return nil, explain(o.name, key.Name, false, err)
+	}
+	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	answers := make(chan answer, 1)
+	started := d.start(func() {
+		reply, err := o.run(attempt, d.client, d.options.Access, keys, args)
+		answers <- answer{reply, err}
+	})
+	if !started {
+		return nil, &driver.StoreError{Outcome: driver.ErrUnavailable, Op: o.name, Reason: ReasonClosed, Err: redis.ErrClosed}
+	}
+	select {
+	case a := <-answers:
+		return finish(o, key, m, a)
+	case <-ctx.Done():
+	case <-attempt.Done():
+	}
+	wasWritten := m.abandon()
+	select {
+	case a := <-answers:
+		return finish(o, key, m, a)
+	default:
+	}
+	if ctx.Err() != nil {
+		outcome := driver.ErrUnavailable
+		if wasWritten && !o.readOnly {
+			outcome = driver.ErrUnknown
+		}
+		return nil, ended(ctx, o.name, outcome)
+	}
+	return nil, explain(o.name, key.Name, wasWritten && !o.readOnly, attempt.Err())
+}
+
+func finish(o operation, key driver.Key, m *mark, a answer) (any, error) {
+	if a.err != nil {
+		return nil, explain(o.name, key.Name, m.wasWritten() && !o.readOnly, a.err)
+	}
+	return a.reply, nil
+}
