@@ -1,0 +1,85 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package locknamespace
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstead/lockstead/api/v1alpha1"
+	"github.com/lockstead/lockstead/internal/redisadmin"
+)
+
+// record writes what a LockNamespace is bound to into its status.
+func record(lns *v1alpha1.LockNamespace, t target) {
+	lns.Status.Backend = t.backend
+	lns.Status.Prefix = prefixOf(lns)
+	if t.backend == v1alpha1.BackendRedis {
+		lns.Status.Username = redisadmin.TenantUser(string(lns.UID))
+		lns.Status.InstanceRef = &v1alpha1.BoundInstance{Namespace: t.instance.Namespace, Name: t.instance.Name, UID: string(t.uid)}
+	}
+}
+
+// outcome is what became of a reconciliation, in the terms of the conditions.
+type outcome struct {
+	// accepted is an objection, or zero.
+	accepted verdict
+	// programmed is what was in the way, or zero. Only meaningful without an objection.
+	programmed verdict
+}
+
+// setConditions derives all conditions from an outcome.
+func setConditions(lns *v1alpha1.LockNamespace, o outcome, now time.Time) {
+	set := func(kind string, status metav1.ConditionStatus, v verdict) {
+		meta.SetStatusCondition(&lns.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: v.reason, Message: v.message,
+			ObservedGeneration: lns.Generation, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+	lns.Status.ObservedGeneration = lns.Generation
+	if o.accepted.reason != "" {
+		set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, o.accepted)
+		set(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, verdict{v1alpha1.ReasonNotAccepted, "See condition Accepted."})
+		set(v1alpha1.ConditionReady, metav1.ConditionFalse, o.accepted)
+		return
+	}
+	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, verdict{v1alpha1.ReasonAccepted, acceptedMessage(lns)})
+	if o.programmed.reason != "" {
+		set(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, o.programmed)
+		set(v1alpha1.ConditionReady, metav1.ConditionFalse, o.programmed)
+		return
+	}
+	set(v1alpha1.ConditionProgrammed, metav1.ConditionTrue, verdict{v1alpha1.ReasonProgrammed, "The backend and Secret " + secretName(lns) + " are in place."})
+	set(v1alpha1.ConditionReady, metav1.ConditionTrue, verdict{v1alpha1.ReasonReady, "Mount Secret " + secretName(lns) + " and lock."})
+}
+
+func acceptedMessage(lns *v1alpha1.LockNamespace) string {
+	if ref := lns.Status.InstanceRef; ref != nil {
+		return "Locks are kept by RedisInstance " + ref.Namespace + "/" + ref.Name + "."
+	}
+	return "Locks are kept as Leases in this namespace."
+}
+
+// event is a transition to tell people about.
+type event struct{ kind, reason, message string }
+
+// transitions are the events of the way from one set of conditions to another. A repeated fault is no transition.
+func transitions(before, after []metav1.Condition) []event {
+	ready := meta.FindStatusCondition(after, v1alpha1.ConditionReady)
+	if ready == nil {
+		return nil
+	}
+	was := meta.FindStatusCondition(before, v1alpha1.ConditionReady)
+	if was != nil && was.Status == ready.Status && was.Reason == ready.Reason {
+		return nil
+	}
+	kind := corev1.EventTypeNormal
+	if ready.Status != metav1.ConditionTrue {
+		kind = corev1.EventTypeWarning
+	}
+	return []event{{kind, ready.Reason, ready.Message}}
+}
