@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,6 +69,9 @@ func (p phase) run(ctx context.Context, cluster *testcluster.Cluster, out *conso
 	})
 	if err != nil {
 		return result{}, err
+	}
+	if backends := observer.Report().Backends; !slices.Equal(backends, []string{p.backend}) {
+		return result{}, fmt.Errorf("the workers lock with %q", backends)
 	}
 	out.step("backend %s: killing the pod that holds most locks", p.backend)
 	takeOver, err := observer.KillHolder(ctx)

@@ -6,6 +6,7 @@ package sections
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,18 +41,23 @@ type History struct {
 	open  map[holder]Section
 	alive map[string]time.Duration
 	bad   []string
+	// backends are those that the workers said they use.
+	backends map[string]bool
 }
 
 type holder struct{ pod, key string }
 
 // NewHistory makes an empty one.
 func NewHistory() *History {
-	return &History{open: make(map[holder]Section), alive: make(map[string]time.Duration)}
+	return &History{open: make(map[holder]Section), alive: make(map[string]time.Duration), backends: make(map[string]bool)}
 }
 
 // Add takes one record.
 func (h *History) Add(r Record) {
 	h.Alive(r.Pod, r.Boot)
+	if r.Backend != "" {
+		h.backends[r.Backend] = true
+	}
 	at := holder{r.Pod, r.Key}
 	switch r.Event {
 	case EventStart:
@@ -125,13 +131,15 @@ type Report struct {
 	Lost int
 	// Pods is how many did at least one section.
 	Pods int
+	// Backends are the backends that the workers used, in order.
+	Backends []string
 	// Overlaps, Regressions and Malformed are sentences; a good history has none.
 	Overlaps, Regressions, Malformed []string
 }
 
 // Check judges everything that was added so far.
 func (h *History) Check() Report {
-	report := Report{Malformed: slices.Clone(h.bad)}
+	report := Report{Malformed: slices.Clone(h.bad), Backends: slices.Sorted(maps.Keys(h.backends))}
 	pods := make(map[string]bool)
 	latest := make(map[string]Section) // by key: the section that ends last so far
 	greatest := make(map[string]Section)

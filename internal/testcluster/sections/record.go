@@ -26,6 +26,8 @@ type Record struct {
 	// Event is one of the constants, or something that is of no interest here.
 	Event string `json:"event"`
 	Pod   string `json:"pod"`
+	// Backend is what the worker's binding names: redis or lease.
+	Backend string `json:"backend"`
 	Key   string `json:"key"`
 	// Token is zero where the line has none.
 	Token lock.Token `json:"token,omitzero"`

@@ -4,6 +4,7 @@
 package sections
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,17 @@ func TestCheck(t *testing.T) {
 					got, tc.sections, tc.lost, tc.overlaps, tc.regressions, tc.malformed)
 			}
 		})
+	}
+}
+
+func TestBackendsAreTold(t *testing.T) {
+	t.Parallel()
+	history := NewHistory()
+	for _, backend := range []string{"redis", "lease", "redis"} {
+		history.Add(Record{Event: EventReady, Pod: "a", Backend: backend})
+	}
+	if got := history.Check().Backends; !slices.Equal(got, []string{"lease", "redis"}) {
+		t.Errorf("backends %q", got)
 	}
 }
 
