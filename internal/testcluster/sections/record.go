@@ -28,7 +28,7 @@ type Record struct {
 	Pod   string `json:"pod"`
 	// Backend is what the worker's binding names: redis or lease.
 	Backend string `json:"backend"`
-	Key   string `json:"key"`
+	Key     string `json:"key"`
 	// Token is zero where the line has none.
 	Token lock.Token `json:"token,omitzero"`
 	// Boot is the time since the node started: one clock for all pods of a node.
