@@ -19,18 +19,27 @@ type backend struct {
 	close func() error
 }
 
-func borrowed(d driver.Driver) *backend {
-	return &backend{driver: d, update: func(*binding.Binding) {}, close: func() error { return nil }}
-}
+// ignore is the update of a backend that has nothing of the binding.
+func ignore(*binding.Binding) {}
 
 // handedIn is the backend of an application that needs no binding.
-func handedIn(o Options) *backend { return borrowed(o.Driver) }
+func handedIn(o Options) (*backend, error) {
+	if o.Driver != nil {
+		return &backend{driver: o.Driver, update: ignore, close: func() error { return nil }}, nil
+	}
+	return redisHandedIn(o, nil)
+}
 
-// fromBinding is the backend that the binding names.
-func fromBinding(o Options, b *binding.Binding) (*backend, error) {
+// fromBinding is the backend that the binding names, unless the application handed in a client that goes in its place.
+func fromBinding(o Options, b *binding.Binding, dir string) (*backend, error) {
+	if o.Redis != nil {
+		return redisHandedIn(o, b)
+	}
 	switch b.Type {
 	case binding.TypeLease:
 		return leaseBackend(o, b)
+	case binding.TypeRedis:
+		return redisBackend(o, b, dir)
 	default:
 		return nil, fmt.Errorf("lockstead: the %s is of a type that this version does not know: update the library", b)
 	}

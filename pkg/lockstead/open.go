@@ -35,7 +35,11 @@ func Open(ctx context.Context, options *Options) (*Client, error) {
 		return nil, err
 	}
 	if !o.needsBinding() {
-		return open(l, handedIn(o), o.Prefix)
+		back, err := handedIn(o)
+		if err != nil {
+			return nil, err
+		}
+		return open(l, back, o.Prefix)
 	}
 	dir, err := locate(o.BindingDir, os.Getenv)
 	if err != nil {
@@ -48,7 +52,7 @@ func Open(ctx context.Context, options *Options) (*Client, error) {
 	if l, err = bound(l, b); err != nil {
 		return nil, err
 	}
-	back, err := fromBinding(o, b)
+	back, err := fromBinding(o, b, dir)
 	if err != nil {
 		return nil, err
 	}

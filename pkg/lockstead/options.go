@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"k8s.io/client-go/rest"
 
 	"github.com/lockstead/lockstead/pkg/binding"
@@ -25,9 +26,13 @@ type Options struct {
 	// Driver is a backend of the application's own. It needs Prefix; no binding is read then, and Close does not close the driver.
 	// Defaults to what the binding names.
 	Driver driver.Driver
+	// Redis is a client of the application's own, used instead of the server and the credentials of the binding; Close does not close it. With
+	// Prefix no binding is read; without, the prefix and the durations come from the binding. Defaults to a client made from the
+	// binding.
+	Redis redis.UniversalClient
 	// RESTConfig is how a Lease binding reaches the Kubernetes API. Defaults to the pod's service account.
 	RESTConfig *rest.Config
-	// Prefix starts every key in the store; every replica must give the same. Only with Driver. Defaults to the prefix of the
+	// Prefix starts every key in the store; every replica must give the same. Only with Driver or Redis. Defaults to the prefix of the
 	// binding.
 	Prefix string
 
@@ -56,10 +61,12 @@ func (o *Options) resolve() (Options, lock.Options, error) {
 		l = *r.Lock
 	}
 	switch {
+	case r.Driver != nil && r.Redis != nil:
+		return r, l, errors.New("lockstead: both Options.Driver and Options.Redis are set: give one")
 	case r.Driver != nil && r.Prefix == "":
 		return r, l, errors.New("lockstead: Options.Driver needs Options.Prefix: no binding is read that could tell it")
-	case r.Driver == nil && r.Prefix != "":
-		return r, l, errors.New("lockstead: Options.Prefix is only for Options.Driver: the binding tells it otherwise")
+	case r.Driver == nil && r.Redis == nil && r.Prefix != "":
+		return r, l, errors.New("lockstead: Options.Prefix is only for Options.Driver and Options.Redis: the binding tells it otherwise")
 	case r.RefreshInterval < 0:
 		return r, l, fmt.Errorf("lockstead: Options.RefreshInterval %s is negative", r.RefreshInterval)
 	}
