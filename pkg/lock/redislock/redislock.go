@@ -39,8 +39,9 @@ var (
 	_ driver.Waiter = (*Driver)(nil)
 )
 
-// New makes a driver on the application's own client, which stays the application's to close. The client should not retry by itself
-// (MaxRetries -1) and should heed contexts (ContextTimeoutEnabled); the driver keeps its promises also when it does not.
+// New makes a driver on the application's own client, which stays the application's to close. A request is sent once,
+// whatever the client's MaxRetries. The client should heed contexts (ContextTimeoutEnabled): otherwise a request that was given up goes on in the
+// background for up to the client's ReadTimeout, and Close waits for it.
 func New(client redis.UniversalClient, opts *Options) (*Driver, error) {
 	o, err := opts.resolve()
 	if err != nil {
@@ -75,7 +76,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	case got.granted:
 		return driver.Grant{Token: got.token, TTL: req.TTL}, nil
 	case got.holder.ID == req.ID:
-		// A client that retries by itself lost the first answer: the record is the one that this very acquire made.
+		// Something on the way sent the request twice, and the first answer was lost: the record is the one that this very acquire made.
 		return driver.Grant{Token: got.holder.Token, TTL: req.TTL}, nil
 	}
 	return driver.Grant{}, &driver.HeldError{Key: req.Key.Name, Owner: got.holder.Owner, Remaining: got.remaining}

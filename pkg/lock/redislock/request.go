@@ -35,24 +35,49 @@ func newOperations() operations {
 	}
 }
 
-// run sends the request once; a script that the server does not have is sent once more, in full.
+// run sends the request once; a script that the server does not have, and so did not run, is sent once more, in full.
 func (o operation) run(ctx context.Context, client redis.UniversalClient, access binding.Access, keys []string, args []any) (any, error) {
 	switch {
 	case access == binding.AccessFunctions && o.readOnly:
-		return client.FCallRO(ctx, o.function, keys, args...).Result()
+		return send(ctx, client, "fcall_ro", o.function, keys, args)
 	case access == binding.AccessFunctions:
-		return client.FCall(ctx, o.function, keys, args...).Result()
+		return send(ctx, client, "fcall", o.function, keys, args)
 	}
-	reply, err := client.EvalSha(ctx, o.script.SHA1, keys, args...).Result()
+	reply, err := send(ctx, client, "evalsha", o.script.SHA1, keys, args)
 	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return reply, err
 	}
-	reply, full := client.Eval(ctx, o.script.Source, keys, args...).Result()
+	reply, full := send(ctx, client, "eval", o.script.Source, keys, args)
 	if redis.HasErrorPrefix(full, "NOPERM") {
 		// A user who may run only what the operator has loaded waits until it is loaded again.
 		return nil, err
 	}
 	return reply, full
+}
+
+// command is one that the client does not send again by itself, whatever its MaxRetries: an acquire whose answer was lost may have been
+// applied.
+type command struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (command) NoRetry() bool { return true }
+
+// Clone implements redis.Cmder.
+func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd)} }
+
+// firstKey is the place of the first key, which tells a client of a cluster where to send the request.
+const firstKey = 3
+
+func send(ctx context.Context, client redis.UniversalClient, name, code string, keys []string, args []any) (any, error) {
+	words := make([]any, 0, firstKey+len(keys)+len(args))
+	words = append(words, name, code, len(keys))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	cmd := command{redis.NewCmd(ctx, append(words, args...)...)}
+	cmd.SetFirstKeyPos(firstKey)
+	_ = client.Process(ctx, cmd)
+	return cmd.Result()
 }
 
 // mark is the acquisition id as an argument of a request. The client asks for its bytes when it writes the request, so the mark knows
