@@ -96,9 +96,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !instance.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
+	err := c.recordLongestTTL(ctx, instance)
 	before := instance.DeepCopy()
 	var observed observation
-	err := c.administer(ctx, instance, &observed)
+	if err == nil {
+		err = c.administer(ctx, instance, &observed)
+	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
@@ -135,13 +138,6 @@ func (c *Controller) next(instance *v1alpha1.RedisInstance, o observation) time.
 
 // administer does everything that needs the server, as far as it gets.
 func (c *Controller) administer(ctx context.Context, instance *v1alpha1.RedisInstance, observed *observation) error {
-	limit := instance.Spec.Limits.MaxTTL.Duration
-	if longest := instance.Status.LongestTTL; longest == nil || longest.Duration < limit {
-		// Before anything grants such a TTL, so that no quarantine is too short.
-		if err := c.recordLongestTTL(ctx, instance, limit); err != nil {
-			return err
-		}
-	}
 	all := &v1alpha1.LockNamespaceList{}
 	if err := c.client.List(ctx, all); err != nil {
 		return fmt.Errorf("list LockNamespaces: %w", err)
@@ -162,7 +158,12 @@ func (c *Controller) administer(ctx context.Context, instance *v1alpha1.RedisIns
 	return c.program(ctx, instance, in, tenants, observed)
 }
 
-func (c *Controller) recordLongestTTL(ctx context.Context, instance *v1alpha1.RedisInstance, limit time.Duration) error {
+// recordLongestTTL writes a new longest TTL into the status before anything grants it, so that no quarantine is too short.
+func (c *Controller) recordLongestTTL(ctx context.Context, instance *v1alpha1.RedisInstance) error {
+	limit := instance.Spec.Limits.MaxTTL.Duration
+	if longest := instance.Status.LongestTTL; longest != nil && longest.Duration >= limit {
+		return nil
+	}
 	before := instance.DeepCopy()
 	instance.Status.LongestTTL = &metav1.Duration{Duration: limit}
 	if err := c.client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {

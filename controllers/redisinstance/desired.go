@@ -112,6 +112,8 @@ func desiredStatefulSet(instance *v1alpha1.RedisInstance, bootDigest string) *ap
 	if class := managed.Storage.StorageClassName; class != nil {
 		claim = claim.WithStorageClassName(*class)
 	}
+	template := corev1ac.PersistentVolumeClaim("data", "").WithLabels(selectorLabels(instance.Name)).WithSpec(claim)
+	template.Namespace = nil
 	return appsv1ac.StatefulSet(childName(instance.Name), instance.Namespace).
 		WithLabels(childLabels(instance.Name)).WithOwnerReferences(controllerReference(instance)).
 		WithSpec(appsv1ac.StatefulSetSpec().
@@ -120,7 +122,7 @@ func desiredStatefulSet(instance *v1alpha1.RedisInstance, bootDigest string) *ap
 			WithTemplate(corev1ac.PodTemplateSpec().
 				WithLabels(childLabels(instance.Name)).WithAnnotations(map[string]string{annotationBoot: bootDigest}).
 				WithSpec(podSpec(instance.Name, managed))).
-			WithVolumeClaimTemplates(corev1ac.PersistentVolumeClaim("data", "").WithLabels(selectorLabels(instance.Name)).WithSpec(claim)))
+			WithVolumeClaimTemplates(template))
 }
 
 func podSpec(instance string, managed v1alpha1.ManagedServer) *corev1ac.PodSpecApplyConfiguration {
