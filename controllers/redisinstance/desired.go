@@ -113,7 +113,7 @@ func desiredStatefulSet(instance *v1alpha1.RedisInstance, bootDigest string) *ap
 		claim = claim.WithStorageClassName(*class)
 	}
 	template := corev1ac.PersistentVolumeClaim("data", "").WithLabels(selectorLabels(instance.Name)).WithSpec(claim)
-	template.Namespace = nil
+	template.Namespace, template.APIVersion, template.Kind = nil, nil, nil // None of which the API server returns.
 	return appsv1ac.StatefulSet(childName(instance.Name), instance.Namespace).
 		WithLabels(childLabels(instance.Name)).WithOwnerReferences(controllerReference(instance)).
 		WithSpec(appsv1ac.StatefulSetSpec().

@@ -32,6 +32,7 @@ func TestExternalServerIsAdministered(t *testing.T) {
 	if got := a.acquire(server, "key"); got != fmt.Sprint(b.instance.Status.Epoch) {
 		t.Errorf("acquire: %s", got)
 	}
+	b.reconcile()
 	size := appendOnlySize(t, server)
 	b.wantNoWrites()
 	b.writes.Reset()
