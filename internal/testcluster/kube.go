@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const fieldOwner = "lockstead-testcluster"
@@ -43,6 +45,8 @@ func Connect(kubeconfig string) (*Kube, error) {
 	}
 	// Tests and demo poll; the client's default limit of 5 requests a second would make that the slowest part.
 	rest.QPS, rest.Burst = 100, 200
+	// The client logs nothing that its errors do not say.
+	log.SetLogger(logr.Discard())
 	objects, err := client.New(rest, client.Options{})
 	if err != nil {
 		return nil, err
