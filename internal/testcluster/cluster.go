@@ -135,12 +135,7 @@ func (c *Cluster) RedisValues(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	values = append(values, "defaultRedisInstance.spec.managed.image="+image)
-	// The tag of the image is the version of the server in it.
-	if _, version, found := strings.Cut(image, ":"); found {
-		values = append(values, "defaultRedisInstance.spec.managed.version="+version)
-	}
-	return values, nil
+	return append(values, "defaultRedisInstance.spec.managed.image="+image), nil
 }
 
 // NoRedisValues takes the default RedisInstance out of the operator's settings.
