@@ -1,7 +1,7 @@
-//go:build e2e
-
 // Copyright The Lockstead Authors.
 // SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
 
 // Package e2e tests the installed product on a real cluster. Run it with `make e2e`; CLUSTER=existing uses the cluster of the current
 // context, and KEEP=1 leaves everything for a look around.

@@ -1,7 +1,7 @@
-//go:build e2e
-
 // Copyright The Lockstead Authors.
 // SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
 
 package e2e
 
