@@ -74,7 +74,7 @@ func (w *worker) section(ctx context.Context, h *lock.Handle) error {
 // record logs one line with the two times: boot for programs, the handler's own for people.
 func (w *worker) record(ctx context.Context, level slog.Level, message string, attributes ...any) {
 	now := time.Duration(w.clock.Now())
-	w.log.With("boot_ns", now.Nanoseconds()).Log(ctx, level, message, attributes...)
+	w.log.With("boot_ns", now.Nanoseconds()).Log(ctx, level, message, attributes...) //nolint:sloglint // The callers give constants.
 }
 
 // pause waits for a random time between shortest and longest, or until ctx ends.
