@@ -68,18 +68,16 @@ func managedServer(instance *v1alpha1.RedisInstance) v1alpha1.ManagedServer {
 		managed.Engine = v1alpha1.EngineValkey
 	}
 	if managed.Memory == nil {
-		managed.Memory = ptr(resource.MustParse("256Mi"))
+		managed.Memory = new(resource.MustParse("256Mi"))
 	}
 	if managed.Storage == nil {
 		managed.Storage = &v1alpha1.Storage{}
 	}
 	if managed.Storage.Size == nil {
-		managed.Storage.Size = ptr(resource.MustParse("1Gi"))
+		managed.Storage.Size = new(resource.MustParse("1Gi"))
 	}
 	return managed
 }
-
-func ptr[T any](value T) *T { return &value }
 
 func desiredConfigMap(instance *v1alpha1.RedisInstance) *corev1ac.ConfigMapApplyConfiguration {
 	memory := managedServer(instance).Memory

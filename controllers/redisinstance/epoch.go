@@ -64,7 +64,7 @@ func decide(m memory, f found, now time.Time) plan {
 		return plan{epoch: redisproto.NextEpoch(max(f.epoch, f.highest), 0, now.Unix()), grant: true}
 	case !m.quarantineUntil.IsZero():
 		released := f.epoch >= m.epoch
-		if !sameRun && !(released && kept) {
+		if !sameRun && (!released || !kept) {
 			return lost("the server restarted during the quarantine")
 		}
 		if !released && now.Before(m.quarantineUntil) {

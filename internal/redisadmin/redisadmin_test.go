@@ -21,9 +21,8 @@ import (
 const uid = "5f0c7a3e-9d1b-4c55-8d6e-1a2b3c4d5e6f"
 
 var (
-	durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
-	prefix  = redisproto.Prefix("lk", "payments/billing")
-	mark    = redisadmin.UserMark("lk", uid)
+	prefix = redisproto.Prefix("lk", "payments/billing")
+	mark   = redisadmin.UserMark("lk", uid)
 )
 
 func tenant(password string) redisproto.User {
@@ -39,14 +38,14 @@ func TestProbeOfAServer(t *testing.T) {
 		wantSelfArm bool
 		want        func(redisadmin.Server) bool
 	}{
-		"durable": {durable, true, func(s redisadmin.Server) bool { return s.Durable() && s.DefaultUser.Open }},
-		"not durable": {nil, false, func(s redisadmin.Server) bool {
+		"durable": {nil, true, func(s redisadmin.Server) bool { return s.Durable() && !s.DefaultUser.Open }},
+		"not durable": {[]string{"appendonly no"}, false, func(s redisadmin.Server) bool {
 			return !s.Durable() && s.Settings.Known && !s.Settings.AppendOnly
 		}},
-		"every second": {[]string{"--appendonly", "yes", "--appendfsync", "everysec"}, false, func(s redisadmin.Server) bool {
+		"every second": {[]string{"appendfsync everysec"}, false, func(s redisadmin.Server) bool {
 			return !s.Durable() && s.Settings.AppendFsync == "everysec"
 		}},
-		"evicting": {[]string{"--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru"}, false, func(s redisadmin.Server) bool {
+		"evicting": {[]string{"appendonly no", "maxmemory-policy volatile-lru"}, false, func(s redisadmin.Server) bool {
 			return s.Settings.Eviction == "volatile-lru"
 		}},
 	} {
@@ -68,9 +67,8 @@ func TestProbeOfAServer(t *testing.T) {
 
 // A default user with limited rights makes the server drop the writes of functions when it replays its file.
 func TestAServerWithARestrictedDefaultUserDoesNotArmItself(t *testing.T) {
-	server := startServer(t, durable...)
-	raw := redis.NewClient(&redis.Options{Addr: server.address})
-	defer func() { _ = raw.Close() }()
+	server := startServer(t)
+	raw := server.raw()
 	for _, tc := range []struct {
 		rules          string
 		open, restrict bool
@@ -87,11 +85,7 @@ func TestAServerWithARestrictedDefaultUserDoesNotArmItself(t *testing.T) {
 		if err := raw.Do(t.Context(), command...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		target := server.target()
-		if !tc.open {
-			target.Username, target.Password = "default", "x"
-		}
-		client, err := redisadmin.NewConnector(nil).Connect(t.Context(), target)
+		client, err := redisadmin.NewConnector(nil).Connect(t.Context(), server.target())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +101,7 @@ func TestAServerWithARestrictedDefaultUserDoesNotArmItself(t *testing.T) {
 }
 
 func TestLibraryIsLoadedOnlyWhenItDiffers(t *testing.T) {
-	server := startServer(t, durable...)
+	server := startServer(t)
 	client := server.connect()
 	for i, want := range []bool{true, false, false} {
 		loaded, err := client.EnsureLibrary(t.Context())
@@ -115,8 +109,7 @@ func TestLibraryIsLoadedOnlyWhenItDiffers(t *testing.T) {
 			t.Fatalf("pass %d: loaded %t, %v", i, loaded, err)
 		}
 	}
-	raw := redis.NewClient(&redis.Options{Addr: server.address})
-	defer func() { _ = raw.Close() }()
+	raw := server.raw()
 	older := "#!lua name=" + redisproto.LibraryName + "\nredis.register_function('lockstead_acquire', function() return 1 end)"
 	if err := raw.FunctionLoadReplace(t.Context(), older).Err(); err != nil {
 		t.Fatal(err)
@@ -124,7 +117,7 @@ func TestLibraryIsLoadedOnlyWhenItDiffers(t *testing.T) {
 	if loaded, err := client.EnsureLibrary(t.Context()); err != nil || !loaded {
 		t.Errorf("another version was not replaced: %t, %v", loaded, err)
 	}
-	server.restart(false)
+	server.restart()
 	if loaded, err := server.connect().EnsureLibrary(t.Context()); err != nil || loaded {
 		t.Errorf("after a restart: loaded %t, %v", loaded, err)
 	}
@@ -133,8 +126,7 @@ func TestLibraryIsLoadedOnlyWhenItDiffers(t *testing.T) {
 func TestUserIsProgrammedOnceAndRepaired(t *testing.T) {
 	server := startServer(t)
 	client := server.connect()
-	raw := redis.NewClient(&redis.Options{Addr: server.address})
-	defer func() { _ = raw.Close() }()
+	raw := server.raw()
 	user := tenant("secret")
 	ensure := func(want bool) {
 		t.Helper()
@@ -157,7 +149,7 @@ func TestUserIsProgrammedOnceAndRepaired(t *testing.T) {
 	user.PasswordHashes = append(user.PasswordHashes, redisproto.PasswordHash("second"))
 	ensure(true)
 	for _, password := range []string{"secret", "second"} {
-		login := redis.NewClient(&redis.Options{Addr: server.address, Username: user.Name, Password: password})
+		login := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user.Name, Password: password})
 		if err := login.Ping(t.Context()).Err(); err != nil {
 			t.Errorf("login with password %q: %v", password, err)
 		}
@@ -209,7 +201,7 @@ func TestOnlyMarkedUsersAreDeleted(t *testing.T) {
 	if err != nil || strings.Join(names, " ") != ours.Name+" lk-other lk-somebody" {
 		t.Fatalf("users are %v, %v", names, err)
 	}
-	login := redis.NewClient(&redis.Options{Addr: server.address, Username: ours.Name, Password: "secret", PoolSize: 1, MaxRetries: -1})
+	login := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: ours.Name, Password: "secret", PoolSize: 1, MaxRetries: -1})
 	defer func() { _ = login.Close() }()
 	if err := login.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
@@ -253,8 +245,7 @@ func TestEpochOnlyGrows(t *testing.T) {
 
 func TestAForeignValueInPlaceOfTheEpochIsLeftAlone(t *testing.T) {
 	server := startServer(t)
-	raw := redis.NewClient(&redis.Options{Addr: server.address})
-	defer func() { _ = raw.Close() }()
+	raw := server.raw()
 	key := redisproto.EpochKey(prefix)
 	if err := raw.Set(t.Context(), key, "something", 0).Err(); err != nil {
 		t.Fatal(err)
@@ -269,7 +260,7 @@ func TestAForeignValueInPlaceOfTheEpochIsLeftAlone(t *testing.T) {
 }
 
 func TestArming(t *testing.T) {
-	server := startServer(t, durable...)
+	server := startServer(t)
 	client := server.connect()
 	if _, err := client.EnsureLibrary(t.Context()); err != nil {
 		t.Fatal(err)
@@ -300,7 +291,7 @@ func TestArming(t *testing.T) {
 	if got := armed(client); got != "map["+prefix+":3]" {
 		t.Errorf("armed after arming: %s", got)
 	}
-	server.restart(false)
+	server.restart()
 	if got := armed(server.connect()); got != "map[]" {
 		t.Errorf("armed after a restart: %s", got)
 	}
@@ -323,8 +314,8 @@ func TestErrorsSayWhatIsWrongWithoutThePassword(t *testing.T) {
 		want   error
 	}{
 		"nobody listens": {redisadmin.Target{Address: closed.Addr().String(), Username: "limited", Password: "hidden-word"}, redisadmin.ErrUnreachable},
-		"wrong password": {redisadmin.Target{Address: server.address, Username: "limited", Password: "hidden-word-2"}, redisadmin.ErrCredentials},
-		"unknown user":   {redisadmin.Target{Address: server.address, Username: "nobody", Password: "hidden-word"}, redisadmin.ErrCredentials},
+		"wrong password": {redisadmin.Target{Address: server.Addr(), Username: "limited", Password: "hidden-word-2"}, redisadmin.ErrCredentials},
+		"unknown user":   {redisadmin.Target{Address: server.Addr(), Username: "nobody", Password: "hidden-word"}, redisadmin.ErrCredentials},
 	} {
 		_, err := connector.Connect(t.Context(), tc.target)
 		if !errors.Is(err, tc.want) || strings.Contains(err.Error(), "hidden-word") {
@@ -334,7 +325,7 @@ func TestErrorsSayWhatIsWrongWithoutThePassword(t *testing.T) {
 			t.Errorf("%s: the target prints its password: %s", name, text)
 		}
 	}
-	client, err := connector.Connect(t.Context(), redisadmin.Target{Address: server.address, Username: "limited", Password: "hidden-word"})
+	client, err := connector.Connect(t.Context(), redisadmin.Target{Address: server.Addr(), Username: "limited", Password: "hidden-word"})
 	if err != nil {
 		t.Fatal(err)
 	}

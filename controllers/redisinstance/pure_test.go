@@ -1,0 +1,203 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisinstance
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstead/lockstead/api/v1alpha1"
+	"github.com/lockstead/lockstead/internal/redisadmin"
+	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
+)
+
+func TestImage(t *testing.T) {
+	t.Parallel()
+	for want, managed := range map[string]v1alpha1.ManagedServer{
+		"docker.io/valkey/valkey:8.1":   {Engine: v1alpha1.EngineValkey},
+		"docker.io/valkey/valkey:7.2":   {Engine: v1alpha1.EngineValkey, Version: "7.2"},
+		"docker.io/library/redis:8.0":   {Engine: v1alpha1.EngineRedis},
+		"docker.io/library/redis:7.0.1": {Engine: v1alpha1.EngineRedis, Version: "7.0.1"},
+		"example.com/redis@sha256:abcd": {Engine: v1alpha1.EngineRedis, Image: "example.com/redis@sha256:abcd"},
+	} {
+		if got := image(managed); got != want {
+			t.Errorf("image of %+v is %s, want %s", managed, got, want)
+		}
+	}
+}
+
+func TestConfigurationOfAManagedServer(t *testing.T) {
+	t.Parallel()
+	lines := strings.Split(redisConf(100<<20), "\n")
+	for _, want := range []string{
+		"appendonly yes", "appendfsync always", "maxmemory-policy noeviction", "maxmemory 73400320", "aclfile /etc/lockstead/acl/users.acl", "dir /data",
+	} {
+		found := false
+		for _, line := range lines {
+			found = found || line == want
+		}
+		if !found {
+			t.Errorf("the configuration has no line %q", want)
+		}
+	}
+}
+
+func instanceWith(managed *v1alpha1.ManagedServer) *v1alpha1.RedisInstance {
+	return &v1alpha1.RedisInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "locks", UID: "uid"},
+		Spec:       v1alpha1.RedisInstanceSpec{Mode: v1alpha1.ModeManaged, Managed: managed},
+	}
+}
+
+// The Pod Security Standard "restricted" and the probes.
+func TestPodIsRestricted(t *testing.T) {
+	t.Parallel()
+	pod := desiredStatefulSet(instanceWith(nil), "digest").Spec.Template.Spec
+	container := pod.Containers[0]
+	security := container.SecurityContext
+	if !*pod.SecurityContext.RunAsNonRoot || *pod.SecurityContext.RunAsUser == 0 || *pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault ||
+		*security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem || len(security.Capabilities.Drop) != 1 || security.Capabilities.Drop[0] != "ALL" ||
+		len(security.Capabilities.Add) != 0 || *pod.AutomountServiceAccountToken {
+		t.Errorf("the pod is not restricted: %+v %+v", pod.SecurityContext, security)
+	}
+	for name, probe := range map[string][]string{"readiness": container.ReadinessProbe.Exec.Command, "liveness": container.LivenessProbe.Exec.Command} {
+		if command := strings.Join(probe, " "); strings.Contains(command, "-a ") || strings.Contains(command, "--pass") || !strings.HasPrefix(command, "valkey-cli") || !strings.HasSuffix(command, "--user lockstead-probe ping") {
+			t.Errorf("the %s probe runs %q", name, command)
+		}
+	}
+	if len(container.Env) != 1 || container.Env[0].Value != nil || *container.Env[0].ValueFrom.SecretKeyRef.Name != "locks-redis-probe" {
+		t.Errorf("the environment is %+v", container.Env)
+	}
+}
+
+func TestStorageAndMemoryOfThePod(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		managed             *v1alpha1.ManagedServer
+		size, memory, class string
+	}{
+		"defaults": {nil, "1Gi", "256Mi", ""},
+		"given": {&v1alpha1.ManagedServer{
+			Memory:  new(resource.MustParse("1Gi")),
+			Storage: &v1alpha1.Storage{Size: new(resource.MustParse("5Gi")), StorageClassName: new("fast")},
+		}, "5Gi", "1Gi", "fast"},
+	} {
+		set := desiredStatefulSet(instanceWith(tc.managed), "digest").Spec
+		claim := set.VolumeClaimTemplates[0].Spec
+		size := (*claim.Resources.Requests)[corev1.ResourceStorage]
+		memory := (*set.Template.Spec.Containers[0].Resources.Limits)[corev1.ResourceMemory]
+		class := ""
+		if claim.StorageClassName != nil {
+			class = *claim.StorageClassName
+		}
+		if size.String() != tc.size || memory.String() != tc.memory || class != tc.class {
+			t.Errorf("%s: size %s, memory %s, class %q", name, size.String(), memory.String(), class)
+		}
+	}
+}
+
+func TestBootDigestFollowsWhatThePodNeedsAtStart(t *testing.T) {
+	t.Parallel()
+	base := bootDigest(instanceWith(nil), []string{"a", "b"})
+	if base != bootDigest(instanceWith(nil), []string{"a", "b"}) {
+		t.Error("the digest is not stable, so the pod would restart for nothing")
+	}
+	if base == bootDigest(instanceWith(nil), []string{"a", "c"}) {
+		t.Error("a new password does not restart the pod")
+	}
+	if base == bootDigest(instanceWith(&v1alpha1.ManagedServer{Memory: new(resource.MustParse("1Gi"))}), []string{"a", "b"}) {
+		t.Error("a new configuration does not restart the pod")
+	}
+}
+
+func TestBootFile(t *testing.T) {
+	t.Parallel()
+	hash := redisproto.PasswordHash("x")
+	system := systemUsers("operator-word", "probe-word")
+	b := tenantUser("uid", "lk-b", redisproto.Prefix("lk", "a/b"), []string{hash})
+	a := tenantUser("uid", "lk-a", redisproto.Prefix("lk", "a/a"), []string{hash})
+	text, err := bootFile(system, []redisproto.User{b, a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := bootFile(system, []redisproto.User{a, b}); again != text {
+		t.Error("another order of the same users gives another file")
+	}
+	if strings.Contains(text, "word") {
+		t.Error("the file has a password")
+	}
+	users := parseBootFile(text + "user lk-broken on nopass ~* +@all\x00\nuser people on nopass\ngarbage\nuser lk-off off\n")
+	if len(users) != 2 || users[0].Name != "lk-a" || users[1].Name != "lk-b" {
+		t.Fatalf("read %+v", users)
+	}
+	if again, err := bootFile(system, withUser(users, b)); err != nil || again != text {
+		t.Errorf("a file that was read and written is another one: %v\n%s", err, again)
+	}
+	if users := withoutUser(users, "lk-a"); len(users) != 1 || users[0].Name != "lk-b" {
+		t.Errorf("left are %+v", users)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	good := redisadmin.Server{
+		Primary: true, Functions: true, Settings: redisadmin.Settings{Known: true, AppendOnly: true, AppendFsync: "always", Eviction: "noeviction"},
+		DefaultUser: redisadmin.DefaultUser{Known: true},
+	}
+	with := func(change func(*redisadmin.Server)) observation {
+		server := good
+		change(&server)
+		return observation{server: &server, plan: plan{grant: true, epoch: 1}}
+	}
+	for name, tc := range map[string]struct {
+		observation            observation
+		available, safe, ready string
+	}{
+		"good":                      {with(func(*redisadmin.Server) {}), "True Available", "True Safe", "True Ready"},
+		"the file fails":            {with(func(s *redisadmin.Server) { s.AOFError = true }), "True Available", "False AOFWriteFailing", "False AOFWriteFailing"},
+		"settings are hidden":       {with(func(s *redisadmin.Server) { s.Settings = redisadmin.Settings{} }), "True Available", "Unknown Unverified", "Unknown Unverified"},
+		"the user is hidden":        {with(func(s *redisadmin.Server) { s.DefaultUser.Known = false }), "True Available", "Unknown Unverified", "Unknown Unverified"},
+		"restricted without a file": {with(func(s *redisadmin.Server) { s.DefaultUser.Restricted, s.Settings.AppendOnly = true, false }), "True Available", "True Safe", "True Ready"},
+		"not reached": {
+			observation{unavailable: &unavailableError{v1alpha1.ReasonUnreachable, "m"}}, "False Unreachable", "Unknown Unverified", "False Unreachable",
+		},
+		"quarantined": {
+			observation{server: &good, plan: plan{epoch: 1, quarantineUntil: time.Unix(1, 0)}}, "False Quarantined", "True Safe", "False Quarantined",
+		},
+	} {
+		got := map[string]string{}
+		for _, condition := range conditions(tc.observation) {
+			got[condition.Type] = string(condition.Status) + " " + condition.Reason
+			if condition.Message == "" {
+				t.Errorf("%s: %s has no message", name, condition.Type)
+			}
+		}
+		if got[v1alpha1.ConditionAvailable] != tc.available || got[v1alpha1.ConditionLockSafe] != tc.safe || got[v1alpha1.ConditionReady] != tc.ready {
+			t.Errorf("%s: conditions are %v", name, got)
+		}
+	}
+}
+
+func TestUnsupportedServers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		server redisadmin.Server
+		want   string
+	}{
+		"good":         {redisadmin.Server{Primary: true, Functions: true}, ""},
+		"a cluster":    {redisadmin.Server{Primary: true, Functions: true, Cluster: true}, "cluster mode"},
+		"a replica":    {redisadmin.Server{Functions: true}, "replica"},
+		"no functions": {redisadmin.Server{Primary: true, Engine: "Redis", Version: "6.2"}, "Redis 6.2 has no functions"},
+	} {
+		err := unsupported(tc.server)
+		if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
