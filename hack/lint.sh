@@ -12,7 +12,7 @@ linter=$(hack/tool.sh golangci-lint)
 failed=0
 for dir in $(go list -m -f '{{.Dir}}'); do
   echo "lint: ${dir/#$root/.}"
-  (cd "$dir" && "$linter" run --config "$root/.golangci.yaml" "$@") || failed=1
+  (cd "$dir" && "$linter" run --allow-parallel-runners --config "$root/.golangci.yaml" "$@") || failed=1
 done
 
 while IFS= read -r -d '' script; do

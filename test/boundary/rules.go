@@ -78,5 +78,12 @@ func standardOnly(path string) bool {
 	}, path)
 }
 
-// testSupport reports whether the package exists for tests: by Go's convention its name ends in "test".
-func testSupport(path string) bool { return strings.HasSuffix(path, "test") }
+// testSupport reports whether the package exists for tests: by Go's convention its name, or that of a folder above it, ends in "test".
+func testSupport(path string) bool {
+	for element := range strings.SplitSeq(strings.TrimPrefix(path, libraryModule), "/") {
+		if strings.HasSuffix(element, "test") {
+			return true
+		}
+	}
+	return false
+}

@@ -25,6 +25,7 @@ func TestViolations(t *testing.T) {
 		"lock on the front door":            {goPackage{Path: libraryModule + "/lock/redislock", Deps: []string{frontModule}}, "must not depend on module pkg/lockstead"},
 		"testing in an application's build": {goPackage{Path: libraryModule + "/lock/redislock", Deps: []string{"testing"}}, "linked into applications"},
 		"testing in the conformance suite":  {goPackage{Path: libraryModule + "/lock/locktest", Deps: []string{"testing"}}, ""},
+		"testing below the suite":           {goPackage{Path: libraryModule + "/lock/locktest/faultproxy", Deps: []string{"testing"}}, ""},
 		"a test on Kubernetes":              {goPackage{Path: libraryModule + "/lock", TestImports: []string{"k8s.io/client-go/rest"}}, "tests of the library"},
 	}
 	for name, tc := range tests {
