@@ -10,6 +10,7 @@ package controllertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -100,7 +101,7 @@ func Start(ctx context.Context) (*Environment, error) {
 	}
 	e := &Environment{Config: config, server: server}
 	if err := e.prepare(ctx, root); err != nil {
-		return nil, fmt.Errorf("%w (stop: %v)", err, server.Stop())
+		return nil, errors.Join(err, server.Stop())
 	}
 	return e, nil
 }

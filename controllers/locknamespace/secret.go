@@ -122,7 +122,7 @@ func adjust(secret *corev1.Secret, labels, annotations map[string]string, entrie
 		value, want := entries[name]
 		present, have := secret.Data[name]
 		switch {
-		case want && !(have && bytes.Equal(present, value)):
+		case want && (!have || !bytes.Equal(present, value)):
 			secret.Data[name], changed = value, true
 		case !want && have:
 			delete(secret.Data, name)

@@ -90,8 +90,7 @@ func (c *Client) Acquire(ctx context.Context, key string, ttl, wait time.Duratio
 		return nil, &InvalidError{Argument: "wait", Problem: "is 0: use TryAcquire for one attempt that does not wait"}
 	}
 	h, err := c.acquire(ctx, key, ttl, wait)
-	var held *HeldError
-	if errors.As(err, &held) {
+	if held, ok := errors.AsType[*HeldError](err); ok {
 		return nil, &WaitTimeoutError{Key: key, Wait: wait, Held: held}
 	}
 	return h, err
@@ -194,8 +193,7 @@ func tellContexts(ctx context.Context, op string, err error) error {
 		return err
 	}
 	hidden := StoreError{Outcome: ErrUnknown, Op: op, Reason: "timeout", Err: err}
-	var store *StoreError
-	if errors.As(err, &store) {
+	if store, ok := errors.AsType[*StoreError](err); ok {
 		hidden = *store
 	}
 	if hidden.Err != nil {

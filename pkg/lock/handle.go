@@ -85,7 +85,7 @@ func (h *Handle) hold(grant driver.Grant, sent clock.Instant, asked time.Duratio
 		return h.loss
 	}
 	h.token = grant.Token
-	h.acquiredAt = time.Now()
+	h.acquiredAt = time.Now() //nolint:forbidigo // For display.
 	h.sent = sent
 	h.ttl = grant.TTL
 	h.deadline = deadline(sent, grant.TTL)
@@ -190,7 +190,9 @@ func (h *Handle) Remaining() time.Duration {
 }
 
 // ExpiresAt is the wall-clock time at which the handle ends without a renewal, for display. Decide by Valid.
-func (h *Handle) ExpiresAt() time.Time { return time.Now().Add(h.Remaining()) }
+func (h *Handle) ExpiresAt() time.Time {
+	return time.Now().Add(h.Remaining()) //nolint:forbidigo // For display.
+}
 
 // Valid reports whether the lock is held. It does no I/O. A process that was stopped past the deadline finds false at
 // its first call.

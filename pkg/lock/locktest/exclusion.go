@@ -4,6 +4,7 @@
 package locktest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,7 @@ func testHeld(t *testing.T, s *suite) {
 	h := mustTry(t, s.ctx, a, "order:1", longTTL, 0)
 	_, err := b.TryAcquire(s.ctx, "order:1", longTTL, 0)
 	wantError(t, err, lock.ErrHeld)
-	held, ok := err.(*lock.HeldError)
+	held, ok := errors.AsType[*lock.HeldError](err)
 	if !ok {
 		t.Fatalf("error is a %T, want a *lock.HeldError", err)
 	}

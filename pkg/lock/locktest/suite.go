@@ -23,6 +23,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -205,10 +206,8 @@ func wantLost(t *testing.T, h *lock.Handle, reasons ...lock.LossReason) {
 	if cause := context.Cause(h.Context()); !errors.As(cause, &lost) {
 		t.Fatalf("cause of the handle's context is %v, want a *lock.LostError", cause)
 	}
-	for _, reason := range reasons {
-		if lost.Reason == reason {
-			return
-		}
+	if slices.Contains(reasons, lost.Reason) {
+		return
 	}
 	t.Fatalf("lost for %q, want one of %q", lost.Reason, reasons)
 }

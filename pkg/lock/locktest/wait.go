@@ -88,8 +88,7 @@ func testWaitTimeout(t *testing.T, s *suite) {
 	wantError(t, err, lock.ErrHeld)
 	_, err = b.Acquire(s.ctx, "order:1", longTTL, 300*time.Millisecond)
 	wantError(t, err, lock.ErrHeld)
-	var timeout *lock.WaitTimeoutError
-	if !errors.As(err, &timeout) {
+	if _, ok := errors.AsType[*lock.WaitTimeoutError](err); !ok {
 		t.Errorf("error is a %T, want a *lock.WaitTimeoutError", err)
 	}
 	mustRelease(t, s.ctx, h)

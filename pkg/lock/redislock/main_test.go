@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,10 +142,8 @@ func wantFault(t *testing.T, err, outcome error, reasons ...string) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v looks like the end of the caller's context", err)
 	}
-	for _, reason := range reasons {
-		if fault.Reason == reason {
-			return
-		}
+	if slices.Contains(reasons, fault.Reason) {
+		return
 	}
 	t.Fatalf("reason is %q, want one of %q: %v", fault.Reason, reasons, err)
 }

@@ -187,7 +187,7 @@ func (d *Driver) changed() error {
 
 // check refuses what the contract of a driver excludes, since the server must never see a TTL that it would cut.
 func (d *Driver) check(op, id string, ttl time.Duration) error {
-	problem := ""
+	var problem string
 	switch {
 	case ttl < granularity || ttl%granularity != 0:
 		problem = fmt.Sprintf("TTL %s is not a positive whole number of milliseconds", ttl)

@@ -41,7 +41,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add(byte(9), byte(0), int64(1), "", byte(0), int64(0), "", byte(0), int64(0), "")
 	f.Fuzz(func(t *testing.T, parts, k1 byte, n1 int64, s1 string, k2 byte, n2 int64, s2 string, k3 byte, n3 int64, s3 string) {
 		all := []any{value(k1, n1, s1), value(k2, n2, s2), value(k3, n3, s3), "more"}
-		var reply any = all[0]
+		reply := all[0]
 		if int(parts) <= len(all) {
 			reply = all[:parts]
 		}

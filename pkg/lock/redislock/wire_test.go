@@ -156,7 +156,7 @@ func TestV4_AcquireIsSentOnceWhateverTheClientRetries(t *testing.T) {
 func wantOutcome(t *testing.T, err, outcome error) {
 	t.Helper()
 	for _, o := range []error{driver.ErrHeld, driver.ErrNotHolder, driver.ErrUnavailable, driver.ErrUnknown, driver.ErrForeign, driver.ErrBackendChanged} {
-		if errors.Is(err, o) != (o == outcome) {
+		if errors.Is(err, o) != errors.Is(outcome, o) {
 			t.Errorf("error is %v, want one that matches %q and no other outcome", err, outcome)
 			return
 		}

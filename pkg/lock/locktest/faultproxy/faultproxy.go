@@ -43,7 +43,7 @@ const (
 // New starts a proxy before the server on target, "host:port". It ends with the test.
 func New(t testing.TB, target string) *Proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Nothing is waited for.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("faultproxy: %v", err)
 	}

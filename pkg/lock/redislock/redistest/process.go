@@ -20,7 +20,7 @@ type process struct {
 }
 
 func launch(name string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(name, args...), done: make(chan struct{})} //nolint:noctx // It ends by kill.
+	p := &process{cmd: exec.Command(name, args...), done: make(chan struct{})}
 	p.cmd.SysProcAttr = endWithParent()
 	started := make(chan error, 1)
 	go func() {

@@ -249,7 +249,7 @@ func (s *Server) PreloadScripts(t testing.TB) {
 
 func freePort(t testing.TB) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Nothing is waited for.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}

@@ -33,7 +33,7 @@ func (s *Server) run(program string, args ...string) error {
 	}
 	defer log.Close()
 	// Not bound to a context: stop ends it in order, and the kernel if the test dies.
-	p.cmd = exec.Command(program, args...) //nolint:noctx // see above
+	p.cmd = exec.Command(program, args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Dir = s.dir
 	endWithParent(p.cmd)
