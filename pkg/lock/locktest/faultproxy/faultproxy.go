@@ -91,6 +91,7 @@ func (p *Proxy) Cut() {
 	defer p.mu.Unlock()
 	for c := range p.conns {
 		c.reset()
+		delete(p.conns, c)
 	}
 }
 
