@@ -208,8 +208,9 @@ type LockNamespace struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the application asks for.
-	// +required
+	// spec is what the application asks for. Nothing has to be said.
+	// +optional
+	// +kubebuilder:default={}
 	Spec LockNamespaceSpec `json:"spec,omitzero"`
 	// status is what the operator did.
 	// +optional

@@ -51,6 +51,7 @@ const (
 func TestAccepted(t *testing.T) {
 	namespace := environment.Namespace(t, nil)
 	for name, tc := range map[string]struct{ kind, name, spec string }{
+		"no spec":                       {lns, "", ""},
 		"empty spec":                    {lns, "", "{}"},
 		"longest name":                  {lns, strings.Repeat("a", 63), "{}"},
 		"instance in the namespace":     {lns, "", "instanceRef: {name: locks}"},
@@ -118,7 +119,6 @@ func TestRefused(t *testing.T) {
 		external = "external: {host: r, adminCredentials: {secretName: a}}"
 	)
 	for name, tc := range map[string]struct{ kind, name, spec, want string }{
-		"no spec":                       {lns, "", "", "spec: Required value"},
 		"name with a dot":               {lns, "a.b", "{}", "at most 63 lower-case letters, digits and '-'"},
 		"name too long":                 {lns, strings.Repeat("a", 64), "{}", "at most 63"},
 		"instance without a name":       {lns, "", "instanceRef: {namespace: a}", "instanceRef.name: Required value"},
