@@ -84,7 +84,7 @@ func loadOnce(dir string) (*Binding, error) {
 		return nil, err
 	}
 	if len(entries) == 0 {
-		return nil, errors.New("is empty")
+		return nil, errors.New("the folder is empty")
 	}
 	return Parse(entries)
 }

@@ -33,7 +33,8 @@ func locate(given string, getenv func(string) string) (string, error) {
 	}
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return "", fmt.Errorf("lockstead: look for the binding under $%s: %w", EnvServiceBindingRoot, err)
+		return "", fmt.Errorf("lockstead: look for the binding under $%s: %w; mount bindings there, or name the folder of one in $%s",
+			EnvServiceBindingRoot, err, EnvBinding)
 	}
 	var found []string
 	for _, entry := range entries {
