@@ -124,7 +124,7 @@ func (c *Client) waitFor(ctx context.Context, key string, ttl time.Duration, unt
 			// The key may have become free before the subscription was confirmed: ask once more before sleeping.
 			continue
 		}
-		if err := c.sleep(ctx, q, min(left, c.pause(held))); err != nil {
+		if err := c.sleep(ctx, q, min(left, c.pause(held, c.waiter != nil && q.subscription == nil))); err != nil {
 			return nil, err
 		}
 	}
@@ -160,10 +160,11 @@ func (c *Client) subscribe(ctx context.Context, q *queue, key string, left time.
 const faultPause = 250 * time.Millisecond
 
 // pause is how long a waiter sleeps at most if no notification comes: the slow poll, or the time that the record has left if
-// that is less, with a jitter so that the waiters of many processes do not ask at one instant.
-func (c *Client) pause(held *HeldError) time.Duration {
+// that is less, with a jitter so that the waiters of many processes do not ask at one instant. After a fault it is short: of the acquire, so that held is
+// nil, or of the subscription, so that the waiter is deaf.
+func (c *Client) pause(held *HeldError, deaf bool) time.Duration {
 	poll := c.options.PollInterval
-	if held == nil {
+	if held == nil || deaf {
 		poll = min(poll, faultPause)
 	}
 	poll = poll - poll/20 + rand.N(poll/10+1)

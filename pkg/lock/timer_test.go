@@ -28,12 +28,14 @@ type hooked struct {
 	afterAcquire    func(ctx context.Context, req driver.AcquireRequest)
 	beforeRenew     func(ctx context.Context, req driver.RenewRequest) error
 	beforeRelease   func(ctx context.Context, req driver.ReleaseRequest) error
-	beforeSubscribe func()
+	beforeSubscribe func() error
 }
 
 func (h *hooked) Subscribe(ctx context.Context, key driver.Key) (driver.Subscription, error) {
 	if h.beforeSubscribe != nil {
-		h.beforeSubscribe()
+		if err := h.beforeSubscribe(); err != nil {
+			return nil, err
+		}
 	}
 	return h.Driver.Subscribe(ctx, key)
 }
@@ -312,11 +314,12 @@ func TestReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.beforeSubscribe = func() {
+		d.beforeSubscribe = func() error {
 			// Straight to the store: a release by the handle would wake the waiters of this process as well.
 			if err := d.Driver.Release(t.Context(), driver.ReleaseRequest{Key: driver.Key{Prefix: testPrefix, Name: "k"}, ID: h.ID()}); err != nil {
 				t.Error(err)
 			}
+			return nil
 		}
 		start := time.Now()
 		if _, err := c.Acquire(t.Context(), "k", time.Hour, time.Minute); err != nil {
@@ -324,6 +327,34 @@ func TestReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 		}
 		if waited := time.Since(start); waited != 0 {
 			t.Errorf("the waiter slept for %s although the key was free", waited)
+		}
+	})
+}
+
+// TestWaiterWhoseSubscriptionFailsIsNotDeafForLong: with the poll set to an hour, a waiter that could not subscribe would sleep through the
+// release.
+func TestWaiterWhoseSubscriptionFailsIsNotDeafForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.Monotonic()
+		d := &hooked{Driver: memlock.New(&memlock.Options{Clock: c})}
+		holder, waiter := newClient(t, d, &lock.Options{Clock: c}), newClient(t, d, &lock.Options{Clock: c, PollInterval: time.Hour})
+		h, err := holder.TryAcquire(t.Context(), "k", time.Hour, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults := 3
+		d.beforeSubscribe = func() error {
+			if faults--; faults >= 0 {
+				return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: "subscribe", Reason: "connection"}
+			}
+			return nil
+		}
+		go func() {
+			pause(t, 10*time.Second)
+			_ = h.Release(context.Background())
+		}()
+		if _, err := waiter.Acquire(t.Context(), "k", time.Hour, time.Minute); err != nil {
+			t.Errorf("the waiter slept through the release: %v", err)
 		}
 	})
 }
