@@ -36,7 +36,7 @@ const leaseInstance = "lease"
 const (
 	fallbackCondition = "NoRedisConfigured"
 	fallbackFix       = "have the platform team create a RedisInstance, then scale the application to zero, delete the LockNamespace and create it " +
-		"anew with spec.instanceRef"
+		"anew, with spec.instanceRef if that RedisInstance is not the operator's default one"
 )
 
 func prefixOf(lns *v1alpha1.LockNamespace) string {

@@ -63,6 +63,11 @@ func restoreRecord(lns *v1alpha1.LockNamespace, secret bindingSecret) {
 	if lns.Status.Backend != "" || secret.object == nil {
 		return
 	}
+	defer func() {
+		if lns.Status.Backend != "" {
+			lns.Status.Binding = &v1alpha1.BindingReference{Name: secret.object.Name} // It was programmed before the Secret was written.
+		}
+	}()
 	switch binding.Type(secret.object.Data[binding.KeyType]) {
 	case binding.TypeLease:
 		record(lns, target{backend: v1alpha1.BackendLease})
