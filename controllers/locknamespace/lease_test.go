@@ -14,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,44 +22,13 @@ import (
 	"github.com/lockstead/lockstead/pkg/binding"
 )
 
-func TestWithoutRedisLocksAreLeases(t *testing.T) {
-	b := leaseBench(t)
-	lns := b.create("billing", nil)
-	b.reconcile(lns)
-	if events := b.events(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal Ready") {
-		t.Errorf("told %v, want one event", events)
-	}
-	b.ready(lns)
-
-	secret, got := b.secret(lns), b.binding(lns)
-	want := binding.Binding{
-		Type: binding.TypeLease, LockNamespace: b.namespace + "/billing", Prefix: "lk:{" + b.namespace + "/billing}:", Instance: "lease",
-		TTLDefault: 30 * time.Second, TTLMax: time.Hour, Lease: got.Lease,
-	}
-	if *got != want || got.Lease.Epoch != 1 || got.Lease.FallbackCondition != "NoRedisConfigured" || got.Lease.FallbackFix == "" {
-		t.Errorf("the binding is %+v %+v", got, got.Lease)
-	}
-	if secret.Type != "servicebinding.io/lease" || !metav1.IsControlledBy(secret, lns) {
-		t.Errorf("the Secret is %s, owned by %v", secret.Type, secret.OwnerReferences)
-	}
-	if s := lns.Status; s.Backend != v1alpha1.BackendLease || s.Prefix != want.Prefix || s.Binding == nil || s.Binding.Name != secret.Name || s.InstanceRef != nil {
-		t.Errorf("the status is %+v", s)
-	}
-	for _, child := range []client.Object{&rbacv1.Role{}, &rbacv1.RoleBinding{}} {
-		child.SetNamespace(b.namespace)
-		child.SetName("lockstead-billing")
-		environment.Get(t, child)
-		if !metav1.IsControlledBy(child, lns) {
-			t.Errorf("%T is owned by %v", child, child.GetOwnerReferences())
-		}
-	}
-}
-
-// as is a client with the rights of a service account.
-func as(t *testing.T, namespace, account string) client.Client {
+// pod is a client with the rights of a service account.
+func pod(t *testing.T, namespace, account string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(environment.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + account}
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+	}
 	c, err := client.New(config, client.Options{Scheme: controllertest.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -68,202 +36,228 @@ func as(t *testing.T, namespace, account string) client.Client {
 	return c
 }
 
-func TestConsumersMayLockAndOthersMayNot(t *testing.T) {
-	b := leaseBench(t)
-	lns := b.create("billing", func(lns *v1alpha1.LockNamespace) { lns.Spec.Consumers = []string{"worker", "cron"} })
-	b.ready(lns)
-	may := func(account string) bool {
-		t.Helper()
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: "x-"}}
-		err := as(t, b.namespace, account).Create(t.Context(), lease)
-		if err != nil && !apierrors.IsForbidden(err) {
-			t.Fatal(err)
-		}
-		return err == nil
-	}
-	if !may("worker") || !may("cron") || may("default") {
-		t.Error("not exactly the consumers may write Leases")
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "billing-lock"}}
-	if err := as(t, b.namespace, "worker").Get(t.Context(), client.ObjectKeyFromObject(secret), secret); !apierrors.IsForbidden(err) {
-		t.Errorf("a consumer reads Secrets: %v", err)
-	}
-
-	lns.Spec.Consumers = []string{"cron", "default"}
-	if err := environment.Admin.Update(t.Context(), lns); err != nil {
-		t.Fatal(err)
-	}
-	b.ready(lns)
-	if may("worker") || !may("cron") || !may("default") {
-		t.Error("a change of consumers did not reach the RoleBinding")
-	}
+func lease(namespace string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "lk-"}}
 }
 
-func TestALaterDefaultMovesNothing(t *testing.T) {
-	namespace := environment.Namespace(t, nil)
-	before := newBench(t, namespace, types.NamespacedName{})
-	lns := before.create("billing", nil)
-	before.ready(lns)
-
-	after := newBench(t, namespace, types.NamespacedName{Namespace: namespace, Name: "locks"})
-	after.instance(nil)
-	after.ready(lns)
-	if after.binding(lns).Type != binding.TypeLease {
-		t.Error("the binding moved to Redis")
+func TestWithoutARedisInstanceLocksAreLeases(t *testing.T) {
+	b := newBench(t)
+	a := b.application(b.namespace, "billing")
+	a.reconcile()
+	a.wantReady()
+	if s := a.object.Status; s.Backend != v1alpha1.BackendLease || s.InstanceRef != nil || s.Username != "" || s.Prefix != "lk:{"+b.namespace+"/billing}:" {
+		t.Errorf("status is %+v", s)
 	}
-	// Neither does it move when the status is lost.
-	lns.Status = v1alpha1.LockNamespaceStatus{}
-	if err := environment.Admin.Status().Update(t.Context(), lns); err != nil {
-		t.Fatal(err)
+	got := a.binding()
+	if got.Type != binding.TypeLease || got.Prefix != a.object.Status.Prefix || got.LockNamespace != b.namespace+"/billing" ||
+		got.TTLDefault != 30*time.Second || got.TTLMax != time.Hour || got.Lease.Epoch != 1 ||
+		got.Lease.FallbackCondition != "NoRedisConfigured" || !strings.Contains(got.Lease.FallbackFix, "instanceRef") {
+		t.Errorf("the binding is %+v, Lease part %+v", got, got.Lease)
 	}
-	after.ready(lns)
-	if after.binding(lns).Type != binding.TypeLease || lns.Status.Backend != v1alpha1.BackendLease {
-		t.Error("the binding moved to Redis after the status was lost")
+	if events := b.events(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal Ready") {
+		t.Errorf("events are %q", events)
 	}
-}
-
-func TestReservedNamespaces(t *testing.T) {
-	b := newBench(t, environment.Namespace(t, nil, "kube-test-"), types.NamespacedName{})
-	lns := b.create("billing", nil)
-	b.reconcile(lns)
-	b.wantRefused(lns, v1alpha1.ReasonNamespaceReserved)
-	b.wantNoSecret(lns)
-}
-
-func TestASecretThatWasEditedIsRepaired(t *testing.T) {
-	b := leaseBench(t)
-	lns := b.create("billing", nil)
-	b.ready(lns)
-	secret := b.secret(lns)
-	secret.Data[binding.KeyPrefix] = []byte("lk:{other/app}:")
-	secret.Data[binding.KeyHost] = []byte("evil.example.com")
-	secret.Data[binding.KeyEpoch] = []byte("5")
-	secret.Data["note"] = []byte("of the application's team")
-	delete(secret.Data, binding.KeyTTLMax)
-	if err := environment.Admin.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
+	a.wantNoWrites()
+	if events := b.events(); len(events) > 0 {
+		t.Errorf("events of a second reconciliation: %q", events)
 	}
-	b.ready(lns)
-	secret = b.secret(lns)
-	if string(secret.Data["note"]) == "" || len(secret.Data[binding.KeyHost]) > 0 {
-		t.Error("other people's entries were not kept, or a foreign one of the layout was")
-	}
-	if got := b.binding(lns); got.Prefix != lns.Status.Prefix || got.Lease.Epoch != 5 {
-		t.Errorf("prefix %s and epoch %d; want the prefix repaired and the raised epoch kept", got.Prefix, got.Lease.Epoch)
-	}
-	if err := environment.Admin.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	b.ready(lns)
-}
-
-func TestForeignObjectsAreLeftAlone(t *testing.T) {
-	b := leaseBench(t)
-	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "other"}}
-	environment.Create(t, other)
 	for name, tc := range map[string]struct {
-		object client.Object
-		reason string
+		account string
+		object  client.Object
+		allowed bool
 	}{
-		"secret": {&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "secret-lock"}, StringData: map[string]string{"a": "b"}}, v1alpha1.ReasonSecretConflict},
-		"role":   {&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "lockstead-role"}}, v1alpha1.ReasonObjectConflict},
-		"binding": {&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "lockstead-binding"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "x"},
-		}, v1alpha1.ReasonObjectConflict},
+		"consumer, its namespace":      {"default", lease(b.namespace), true},
+		"another account":              {"builder", lease(b.namespace), false},
+		"consumer, another namespace":  {"default", lease("kube-system"), false},
+		"consumer, something else":     {"default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "x"}}, false},
+		"consumer, its LockNamespaces": {"default", &v1alpha1.LockNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "x"}}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, b.namespace, types.NamespacedName{})
-			tc.object.SetNamespace(b.namespace)
-			environment.Create(t, tc.object)
-			version := tc.object.GetResourceVersion()
-			lns := b.create(name, nil)
-			if result := b.reconcile(lns); result.RequeueAfter == 0 {
-				t.Error("the conflict is not looked at again")
-			}
-			b.wantNotProgrammed(lns, tc.reason)
-			b.wantNoWrites(lns)
-			b.wantNoSecret(lns)
-			environment.Get(t, tc.object)
-			if tc.object.GetResourceVersion() != version {
-				t.Error("the foreign object was changed")
-			}
-			if err := environment.Admin.Delete(t.Context(), tc.object); err != nil {
-				t.Fatal(err)
-			}
-			b.ready(lns)
-		})
+		err := pod(t, b.namespace, tc.account).Create(t.Context(), tc.object)
+		if tc.allowed && err != nil || !tc.allowed && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: create returns %v", name, err)
+		}
 	}
 }
 
-// The Secret of a deleted LockNamespace of the same name is foreign to the next: it goes by its owner reference first.
-func TestTheSecretOfAnEarlierObjectIsForeign(t *testing.T) {
-	b := leaseBench(t)
-	first := b.create("billing", nil)
-	b.ready(first)
-	if err := environment.Admin.Delete(t.Context(), first); err != nil {
+func TestRightsFollowTheConsumers(t *testing.T) {
+	b := newBench(t)
+	a := b.application(b.namespace, "billing")
+	a.reconcile()
+	update(t, a.object, func(lns *v1alpha1.LockNamespace) { lns.Spec.Consumers = []string{"api", "worker"} })
+	a.reconcile()
+	a.wantReady()
+	for account, want := range map[string]bool{"api": true, "worker": true, "default": false} {
+		if err := pod(t, b.namespace, account).Create(t.Context(), lease(b.namespace)); (err == nil) != want {
+			t.Errorf("%s: create returns %v", account, err)
+		}
+	}
+	a.wantNoWrites()
+}
+
+func TestTheSecretFollowsTheTTL(t *testing.T) {
+	b := newBench(t)
+	a := b.application(b.namespace, "billing", func(s *v1alpha1.LockNamespaceSpec) { s.Binding.SecretName = "mine" })
+	a.reconcile()
+	update(t, a.object, func(lns *v1alpha1.LockNamespace) {
+		lns.Spec.TTL = v1alpha1.TTL{Default: metav1.Duration{Duration: 5 * time.Second}, Max: metav1.Duration{Duration: time.Minute}}
+	})
+	a.reconcile()
+	if got := a.binding(); a.object.Status.Binding.Name != "mine" || got.TTLDefault != 5*time.Second || got.TTLMax != time.Minute {
+		t.Errorf("Secret %s has default %s, longest %s", a.object.Status.Binding.Name, got.TTLDefault, got.TTLMax)
+	}
+}
+
+func TestNoRightsInTheNamespacesOfTheCluster(t *testing.T) {
+	b := newBench(t)
+	a := b.application(environment.Namespace(t, nil, "kube-"), "billing")
+	a.wantRefused(v1alpha1.ReasonNamespaceReserved)
+	a.wantNothingMade()
+	a.wantNoWrites()
+}
+
+func TestAForeignSecretIsLeftAlone(t *testing.T) {
+	b := newBench(t)
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "billing-lock"}, StringData: map[string]string{"type": "precious"}}
+	environment.Create(t, foreign)
+	a := b.application(b.namespace, "billing")
+	if result := a.reconcile(); result.RequeueAfter == 0 {
+		t.Error("it is not looked at again")
+	}
+	if message := a.wantUnprogrammed(v1alpha1.ReasonSecretConflict); !strings.Contains(message, "billing-lock") {
+		t.Errorf("the condition says %q", message)
+	}
+	a.wantNoWrites()
+	after := foreign.DeepCopy()
+	environment.Get(t, after)
+	if after.ResourceVersion != foreign.ResourceVersion || a.object.Status.Binding != nil {
+		t.Errorf("the Secret of somebody else was changed or bound: %+v", after)
+	}
+	remove(t, foreign)
+	a.reconcile()
+	a.wantReady()
+}
+
+// A LockNamespace made anew meets the Secret of the old one until that is collected.
+func TestTheSecretOfTheFormerObjectIsNotTakenOver(t *testing.T) {
+	b := newBench(t)
+	former := b.application(b.namespace, "billing")
+	former.reconcile()
+	remove(t, former.object)
+	a := b.application(b.namespace, "billing")
+	a.reconcile()
+	a.wantUnprogrammed(v1alpha1.ReasonSecretConflict)
+}
+
+func TestTwoLockNamespacesDoNotShareASecret(t *testing.T) {
+	b := newBench(t)
+	same := func(s *v1alpha1.LockNamespaceSpec) { s.Binding.SecretName = "shared" }
+	first, second := b.application(b.namespace, "first", same), b.application(b.namespace, "second", same)
+	first.reconcile()
+	second.reconcile()
+	first.wantReady()
+	if message := second.wantUnprogrammed(v1alpha1.ReasonSecretConflict); strings.Contains(message, "first") {
+		t.Errorf("the loser is told the name of the other one: %s", message)
+	}
+	first.wantNoWrites()
+}
+
+func TestAForeignRoleIsLeftAlone(t *testing.T) {
+	b := newBench(t)
+	foreign := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "lockstead-billing"}}
+	environment.Create(t, foreign)
+	a := b.application(b.namespace, "billing")
+	a.reconcile()
+	a.wantUnprogrammed(v1alpha1.ReasonObjectConflict)
+	after := foreign.DeepCopy()
+	environment.Get(t, after)
+	if len(after.Rules) > 0 || a.exists(&corev1.Secret{}, "billing-lock") {
+		t.Errorf("the Role of somebody else has rules %v, or a Secret was written", after.Rules)
+	}
+	remove(t, foreign)
+	a.reconcile()
+	a.wantReady()
+}
+
+func TestWhatPeopleChangeIsPutBack(t *testing.T) {
+	b := newBench(t)
+	a := b.application(b.namespace, "billing")
+	a.reconcile()
+	update(t, a.secret(), func(s *corev1.Secret) {
+		s.Data["prefix"], s.Data["host"], s.Data["note"] = []byte("lk:{other/app}:"), []byte("evil"), []byte("kept")
+		s.Data["epoch"] = []byte("7") // After a restored etcd.
+	})
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "lockstead-billing"}}
+	update(t, role, func(r *rbacv1.Role) { r.Rules = nil })
+	a.reconcile()
+	a.wantReady()
+	secret := a.secret()
+	if got := a.binding(); got.Prefix != a.object.Status.Prefix || got.Lease.Epoch != 7 || string(secret.Data["note"]) != "kept" || secret.Data["host"] != nil {
+		t.Errorf("the Secret has %v", secret.Data)
+	}
+	if environment.Get(t, role); len(role.Rules) == 0 {
+		t.Error("the Role has no rules")
+	}
+	a.wantNoWrites()
+	remove(t, secret)
+	remove(t, role)
+	a.reconcile()
+	a.wantReady()
+	a.binding()
+}
+
+// A default that appears later never moves what is bound, also when the status was lost.
+func TestABoundLockNamespaceStaysOnLeases(t *testing.T) {
+	b := newBench(t)
+	a := b.application(b.namespace, "billing")
+	a.reconcile()
+	instance, _ := b.redis()
+	b.restart(client.ObjectKeyFromObject(instance))
+	a.reconcile()
+	a.wantReady()
+	a.object.Status = v1alpha1.LockNamespaceStatus{}
+	if err := environment.Admin.Status().Update(t.Context(), a.object); err != nil {
 		t.Fatal(err)
 	}
-	second := b.create("billing", nil)
-	b.reconcile(second)
-	b.wantNotProgrammed(second, v1alpha1.ReasonSecretConflict)
+	a.reconcile()
+	a.wantReady()
+	if a.object.Status.Backend != v1alpha1.BackendLease || a.binding().Type != binding.TypeLease {
+		t.Errorf("it moved to %s", a.object.Status.Backend)
+	}
 }
 
-var errPower = errors.New("power cut")
+// The operator may end, or be refused, before any write.
+func TestLeaseBindingSurvivesAFailureOfEveryWrite(t *testing.T) {
+	failEveryWrite(t, newBench(t), nil)
+}
 
-// The operator is ended after each of its writes in turn, and goes on from there.
-func TestEveryStepCanBeTheLast(t *testing.T) {
-	for allowed := 0; ; allowed++ {
-		b := leaseBench(t)
-		lns := b.create("billing", nil)
-		left := allowed
+// failEveryWrite binds LockNamespaces, of which one meets a failure at its first write, the next at its second, and so on.
+func failEveryWrite(t *testing.T, b *bench, change func(*v1alpha1.LockNamespaceSpec)) {
+	t.Helper()
+	for n := 0; ; n++ {
+		a := b.application(b.namespace, "app-"+string(rune('a'+n)))
+		if change != nil {
+			remove(t, a.object)
+			a = b.application(b.namespace, a.object.Name, change)
+		}
+		left := n
 		b.writes.Fail(func(string) error {
-			if left--; left < 0 {
-				return errPower
+			if left--; left == -1 {
+				return apierrors.NewInternalError(errors.New("refused by the test"))
 			}
 			return nil
 		})
-		_, err := b.attempt(lns)
+		_, err := a.try()
 		b.writes.Fail(nil)
-		if err != nil && !errors.Is(err, errPower) {
-			t.Fatal(err)
-		}
-		b.ready(lns)
 		if err == nil {
-			if allowed < 5 {
-				t.Errorf("binding took %d writes; want the record, Role, RoleBinding, Secret and status", allowed)
+			if n < 3 {
+				t.Fatalf("only %d writes were seen", n)
 			}
+			a.wantReady()
 			return
 		}
+		a.reconcile()
+		a.wantReady()
+		a.binding()
+		a.wantNoWrites()
 	}
-}
-
-func TestFaultsAreToldAndTriedAgain(t *testing.T) {
-	b := leaseBench(t)
-	lns := b.create("billing", nil)
-	b.writes.Fail(func(write string) error {
-		if write == "create *v1.Secret" {
-			return errPower
-		}
-		return nil
-	})
-	if _, err := b.attempt(lns); !errors.Is(err, errPower) {
-		t.Errorf("error is %v, so it is not tried again", err)
-	}
-	b.wantNotProgrammed(lns, v1alpha1.ReasonProgramFailed)
-	b.writes.Fail(nil)
-	b.ready(lns)
-}
-
-func TestADecisionFromAnOldViewIsNotRecorded(t *testing.T) {
-	b := leaseBench(t)
-	lns := b.create("billing", nil)
-	old := lns.DeepCopy()
-	lns.Status.Backend, lns.Status.Prefix = v1alpha1.BackendRedis, "lk:{a/b}:"
-	if err := environment.Admin.Status().Update(t.Context(), lns); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.controller.Reconcile(t.Context(), old); !apierrors.IsConflict(err) {
-		t.Errorf("error is %v, want a conflict", err)
-	}
-	b.wantNoSecret(lns)
 }
