@@ -66,7 +66,7 @@ type InstanceReference struct {
 
 // TTL bounds the time to live of locks. Both are whole seconds, which is what every backend can keep.
 //
-// +kubebuilder:validation:XValidation:rule="duration(self.default) <= duration(self.max)",message="ttl.default must not be longer than ttl.max (which is 1h unless set)"
+// +kubebuilder:validation:XValidation:rule="duration(self.default) <= duration(self.max)",message="ttl.default (30s unless set) must not be longer than ttl.max (1h unless set)"
 type TTL struct {
 	// default is used by callers that give no TTL.
 	//

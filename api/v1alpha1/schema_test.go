@@ -125,7 +125,7 @@ func TestRefused(t *testing.T) {
 		"instance with a path":          {lns, "", "instanceRef: {name: a/b}", "write the name of a RedisInstance"},
 		"instance name too long":        {lns, "", "instanceRef: {name: " + strings.Repeat("a", 41) + "}", "spec.instanceRef.name: Too long"},
 		"instance namespace with a dot": {lns, "", "instanceRef: {name: a, namespace: b.c}", "write the name of a Kubernetes namespace"},
-		"default above maximum":         {lns, "", "ttl: {default: 2h}", "ttl.default must not be longer than ttl.max"},
+		"default above maximum":         {lns, "", "ttl: {default: 2h}", "ttl.default (30s unless set) must not be longer than ttl.max (1h unless set)"},
 		"zero":                          {lns, "", "ttl: {default: 0s}", duration},
 		"negative":                      {lns, "", "ttl: {default: -5s}", duration},
 		"parts of a second":             {lns, "", "ttl: {default: 1500ms}", duration},

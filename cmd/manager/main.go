@@ -23,6 +23,7 @@ import (
 	"os"
 
 	"github.com/go-logr/logr"
+	"github.com/redis/go-redis/v9"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -75,7 +76,9 @@ func run(ctx context.Context, o options.Options, logger logr.Logger) error {
 	if err := controllers.Setup(mgr, controllers.Options{DefaultInstance: o.DefaultInstance}); err != nil {
 		return err //nolint:wrapcheck // It says what was done.
 	}
-	logger.Info("Starting", "version", version, "defaultInstance", o.DefaultInstance.String())
+	// The Redis client would write to standard error on its own; what it says is in the errors that it returns.
+	redis.SetLogger(silent{})
+	logger.Info("Starting", "version", version, "defaultInstance", o.DefaultInstance)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the controllers: %w", err)
 	}
@@ -123,3 +126,8 @@ func cacheSynced(mgr ctrl.Manager) healthz.Checker {
 		return nil
 	}
 }
+
+// silent drops what the Redis client logs.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}

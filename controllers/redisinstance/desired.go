@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,6 +116,8 @@ func desiredStatefulSet(instance *v1alpha1.RedisInstance, bootDigest string) *ap
 	return appsv1ac.StatefulSet(childName(instance.Name), instance.Namespace).
 		WithLabels(childLabels(instance.Name)).WithOwnerReferences(controllerReference(instance)).
 		WithSpec(appsv1ac.StatefulSetSpec().
+			// Ordered, a rolling update would wait for a pod that cannot start, and a corrected image would never reach it.
+			WithPodManagementPolicy(appsv1.ParallelPodManagement).
 			WithReplicas(1).WithServiceName(childName(instance.Name)).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(selectorLabels(instance.Name))).
 			WithTemplate(corev1ac.PodTemplateSpec().

@@ -96,7 +96,12 @@ func (t *tool) importArchive(ctx context.Context, archive string) error {
 	if err != nil {
 		return err
 	}
-	return passOn(exec.CommandContext(ctx, line[0], line[1:]...))
+	// What the import says matters only when it fails: it warns of things that nobody here can change.
+	messages, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(line, " "), err, messages)
+	}
+	return nil
 }
 
 // passOn runs the command with its output on standard error.

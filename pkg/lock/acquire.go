@@ -133,8 +133,7 @@ func (c *Client) waitFor(ctx context.Context, key string, ttl time.Duration, unt
 // passing reports whether a fault may go away by itself, so that a waiter rides it out.
 func passing(err error) bool {
 	var store *StoreError
-	if errors.As(err, &store) && store.Remedy != "" {
-		// A remedy means that somebody has to do something.
+	if errors.As(err, &store) && store.Lasting {
 		return false
 	}
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown)

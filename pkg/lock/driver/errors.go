@@ -60,6 +60,9 @@ type StoreError struct {
 	Reason string
 	// Remedy tells the user what to do, "" if there is nothing special to do.
 	Remedy string
+	// Lasting says that the fault stays until somebody does something about it, so that a waiter gives up at once. A fault that is not
+	// lasting may pass by itself, and waiters ride it out.
+	Lasting bool
 	// Err is the cause; it may be nil.
 	Err error
 }

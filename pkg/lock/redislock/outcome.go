@@ -76,6 +76,7 @@ type refusal struct {
 }
 
 const (
+	remedyConnect  = "check that the server runs and that this process may reach it: kubectl get redisinstances --all-namespaces"
 	remedyRights   = "check the ACL rules of the user: the operator programs them anew within minutes; without the operator give it redisproto.TenantRules"
 	remedyPassword = "mount the current binding Secret, or wait until the kubelet has brought the rotated one"
 	remedyLibrary  = "see the RedisInstance's conditions; without the operator load redisproto.Library, or use Options.Access = binding.AccessScripts"
@@ -151,7 +152,7 @@ func explain(op, key string, written bool, err error) error {
 		}
 		fault.Reason = ReasonServerError
 		if r, known := refused(server.Error()); known {
-			fault.Outcome, fault.Reason, fault.Remedy = driver.ErrUnavailable, r.reason, r.remedy
+			fault.Outcome, fault.Reason, fault.Remedy, fault.Lasting = driver.ErrUnavailable, r.reason, r.remedy, r.remedy != ""
 		}
 	case errors.Is(err, redis.ErrClosed):
 		fault.Reason = ReasonClosed
@@ -160,7 +161,7 @@ func explain(op, key string, written bool, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		fault.Reason = ReasonTimeout
 	case !written:
-		fault.Reason = ReasonConnect
+		fault.Reason, fault.Remedy = ReasonConnect, remedyConnect
 	}
 	return fault
 }
@@ -186,6 +187,6 @@ func ended(ctx context.Context, op string, outcome error) error {
 func malformed(op string, err error) error {
 	return &driver.StoreError{
 		Outcome: driver.ErrUnknown, Op: op, Reason: ReasonMalformedReply, Err: err,
-		Remedy: "check that the address is a Redis server, and that its function library is of this version",
+		Remedy: "check that the address is a Redis server, and that its function library is of this version", Lasting: true,
 	}
 }

@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 		written     bool
 		wantOutcome error
 		wantReason  string
-		wantRemedy  bool
+		wantLasting bool
 	}{
 		"no connection":                    {refusedDial, false, driver.ErrUnavailable, ReasonConnect, false},
 		"dial time-out":                    {context.DeadlineExceeded, false, driver.ErrUnavailable, ReasonTimeout, false},
@@ -75,8 +75,8 @@ func TestExplain(t *testing.T) {
 				t.Errorf("%s: got %v, want a *driver.StoreError", name, got)
 				continue
 			}
-			if !errors.Is(fault.Outcome, tc.wantOutcome) || fault.Reason != tc.wantReason || (fault.Remedy != "") != tc.wantRemedy {
-				t.Errorf("%s: got outcome %v, reason %q, remedy %q", name, fault.Outcome, fault.Reason, fault.Remedy)
+			if !errors.Is(fault.Outcome, tc.wantOutcome) || fault.Reason != tc.wantReason || fault.Lasting != tc.wantLasting || (fault.Lasting && fault.Remedy == "") {
+				t.Errorf("%s: got outcome %v, reason %q, lasting %t, remedy %q", name, fault.Outcome, fault.Reason, fault.Lasting, fault.Remedy)
 			}
 			if errors.Is(got, context.DeadlineExceeded) || errors.Is(got, context.Canceled) {
 				t.Errorf("%s: %v looks like the end of the caller's context", name, got)

@@ -199,7 +199,7 @@ func (d *Driver) check(op, id string, ttl time.Duration) error {
 		return nil
 	}
 	return &driver.StoreError{
-		Outcome: driver.ErrUnavailable, Op: op, Reason: ReasonBadRequest, Err: errors.New(problem), Remedy: "use package lock, which keeps to the limits of the driver",
+		Outcome: driver.ErrUnavailable, Op: op, Reason: ReasonBadRequest, Err: errors.New(problem), Remedy: "use package lock, which keeps to the limits of the driver", Lasting: true,
 	}
 }
 

@@ -52,7 +52,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 		return driver.Grant{}, &driver.StoreError{
 			Outcome: driver.ErrUnknown, Op: op, Reason: "token",
 			Err:    fmt.Errorf("resourceVersion %q of Lease %s/%s is not a number from 1 to 2^64-1", lease.ResourceVersion, d.namespace, name),
-			Remedy: "fencing tokens need an API server whose resource versions are numbers",
+			Remedy: "fencing tokens need an API server whose resource versions are numbers", Lasting: true,
 		}
 	}
 	return driver.Grant{Token: driver.Token{Epoch: epoch, Sequence: sequence}, TTL: req.TTL}, nil

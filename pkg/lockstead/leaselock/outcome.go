@@ -112,6 +112,7 @@ func (f failure) classifyStatus(status apierrors.APIStatus, r remedies, store *d
 	default:
 		store.Reason = "refused"
 	}
+	store.Lasting = store.Remedy != ""
 }
 
 // missesLease tells a missing Lease from a missing namespace, and from a 404 that no Kubernetes API wrote.
