@@ -165,8 +165,7 @@ func armUnlessSelf(ctx context.Context, server *redisadmin.Client, records map[s
 
 // ownReason marks an error that the RedisInstance has a condition for. Others are the API server's.
 func ownReason(err error) error {
-	var known *unavailableError
-	if errors.As(err, &known) {
+	if _, known := errors.AsType[*unavailableError](err); known {
 		return notAvailable(err)
 	}
 	return err

@@ -79,7 +79,7 @@ func TestAServerWithARestrictedDefaultUserDoesNotArmItself(t *testing.T) {
 		{"on resetpass >x allkeys +@all", false, false},
 	} {
 		command := []any{"ACL", "SETUSER", "default"}
-		for _, rule := range strings.Fields(tc.rules) {
+		for rule := range strings.FieldsSeq(tc.rules) {
 			command = append(command, rule)
 		}
 		if err := raw.Do(t.Context(), command...).Err(); err != nil {

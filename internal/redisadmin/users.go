@@ -142,7 +142,7 @@ func wordSet(value any) map[string]bool {
 	set := map[string]bool{}
 	switch value := value.(type) {
 	case string:
-		for _, word := range strings.Fields(value) {
+		for word := range strings.FieldsSeq(value) {
 			set[word] = true
 		}
 	case []any:
