@@ -25,6 +25,8 @@ lint: ## Lint all modules.
 test: ## Run the tests of all modules, against real servers.
 	@$(test_env)
 	go test -timeout 15m $(TEST_FLAGS) work
+	# No module of the product, so not of go.work.
+	GOWORK=off go -C hack/cluster test $(TEST_FLAGS) ./...
 
 .PHONY: test-race
 test-race: ## The same with the race detector (needs a C compiler).
