@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -79,7 +78,10 @@ func Run(m *testing.M, environment **Environment) int {
 
 // Start starts an API server with the CRDs and the manager's role.
 func Start(ctx context.Context) (*Environment, error) {
-	root := repository()
+	root, err := repository()
+	if err != nil {
+		return nil, fmt.Errorf("find the work tree: %w", err)
+	}
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
 		command := exec.CommandContext(ctx, filepath.Join(root, "hack", "cluster", "assets.sh"))
@@ -177,8 +179,19 @@ func (e *Environment) Get(t testing.TB, object client.Object) {
 	}
 }
 
-// repository is the root of the work tree that this file was compiled from.
-func repository() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+// repository is the root of the work tree: the folder with go.work above the one that go test runs a package in. The path of this file is
+// no help, since -trimpath takes it out of the binary.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for folder := dir; ; folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.work")); err == nil {
+			return folder, nil
+		}
+		if folder == filepath.Dir(folder) {
+			return "", fmt.Errorf("no go.work in %s or above it", dir)
+		}
+	}
 }
