@@ -129,7 +129,7 @@ func classify(err error) error {
 	}
 	var reply redis.Error
 	if !errors.As(err, &reply) {
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return &unreachableError{err}
 	}
 	text := reply.Error()
 	switch {
@@ -142,6 +142,32 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", ErrDenied, err)
 	}
 	return err
+}
+
+// unreachableError is an ErrUnreachable whose text is the same at every attempt, so that it can be shown in a status without a write for each:
+// the errors of connections have the local port in them, which is always another one.
+type unreachableError struct{ cause error }
+
+func (e *unreachableError) Unwrap() []error { return []error{ErrUnreachable, e.cause} }
+
+func (e *unreachableError) Error() string { return ErrUnreachable.Error() + ": " + steadyText(e.cause) }
+
+func steadyText(err error) string {
+	var lookup *net.DNSError
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &lookup):
+		switch {
+		case lookup.IsNotFound:
+			return "lookup " + lookup.Name + ": no such host"
+		case lookup.IsTimeout:
+			return "lookup " + lookup.Name + ": timeout"
+		}
+		return "lookup " + lookup.Name + " failed"
+	case errors.As(err, &operation) && operation.Err != nil:
+		return operation.Op + ": " + steadyText(operation.Err)
+	}
+	return err.Error()
 }
 
 // wrap says which operation failed.
