@@ -138,11 +138,10 @@ func (c *Controller) next(instance *v1alpha1.RedisInstance, o observation) time.
 
 // administer does everything that needs the server, as far as it gets.
 func (c *Controller) administer(ctx context.Context, instance *v1alpha1.RedisInstance, observed *observation) error {
-	all := &v1alpha1.LockNamespaceList{}
-	if err := c.client.List(ctx, all); err != nil {
-		return fmt.Errorf("list LockNamespaces: %w", err)
+	tenants, err := c.listTenants(ctx, instance)
+	if err != nil {
+		return err
 	}
-	tenants := tenantsOf(instance, all.Items)
 	instance.Status.LockNamespaces = int32(len(tenants.bound)) //nolint:gosec // There are not that many.
 	at := endpoint(instance)
 	instance.Status.Endpoint = &at
@@ -151,11 +150,21 @@ func (c *Controller) administer(ctx context.Context, instance *v1alpha1.RedisIns
 		return err
 	}
 	if instance.Spec.Mode == v1alpha1.ModeManaged {
-		if err := c.runServer(ctx, instance, in, tenants); err != nil {
+		if err := c.runServer(ctx, instance, in); err != nil {
 			return err
 		}
 	}
 	return c.program(ctx, instance, in, tenants, observed)
+}
+
+// listTenants tells of the LockNamespaces of instance. Whoever removes users looks for users first and lists after that: a user is made for a
+// LockNamespace that the same cache had, so none that is being bound in the meantime is taken for one that is gone.
+func (c *Controller) listTenants(ctx context.Context, instance *v1alpha1.RedisInstance) (tenants, error) {
+	all := &v1alpha1.LockNamespaceList{}
+	if err := c.client.List(ctx, all); err != nil {
+		return tenants{}, fmt.Errorf("list LockNamespaces: %w", err)
+	}
+	return tenantsOf(instance, all.Items), nil
 }
 
 // recordLongestTTL writes a new longest TTL into the status before anything grants it, so that no quarantine is too short.
@@ -206,13 +215,20 @@ func (c *Controller) program(ctx context.Context, instance *v1alpha1.RedisInstan
 	// From here on the server and the status agree, also if something fails below.
 	observed.plan = p
 	remember(instance, server, p)
+	names, err := admin.TenantUsers(ctx)
+	if err != nil {
+		return serverProblem(err)
+	}
 	var boot []redisproto.User
 	if instance.Spec.Mode == v1alpha1.ModeManaged {
 		if boot, err = c.readBootUsers(ctx, instance); err != nil {
 			return err
 		}
 	}
-	deleted, err := sweep(ctx, admin, instance, tenants, boot)
+	if tenants, err = c.listTenants(ctx, instance); err != nil {
+		return err
+	}
+	deleted, err := sweep(ctx, admin, instance, names, tenants, boot)
 	if deleted > 0 {
 		log.FromContext(ctx).Info("deleted users of LockNamespaces that are gone", "users", deleted)
 	}

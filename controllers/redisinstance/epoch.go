@@ -67,10 +67,11 @@ func decide(m memory, f found, now time.Time) plan {
 		if !sameRun && (!released || !kept) {
 			return lost("the server restarted during the quarantine")
 		}
-		if !released && now.Before(m.quarantineUntil) {
+		// Also if it was released: another RedisInstance of the same server may have waited for a shorter TTL.
+		if now.Before(m.quarantineUntil) {
 			return plan{epoch: m.epoch, quarantineUntil: m.quarantineUntil}
 		}
-		return plan{epoch: max(m.epoch, f.epoch), grant: true}
+		return plan{epoch: max(m.epoch, f.epoch, f.highest), grant: true}
 	case f.epoch == 0:
 		return lost("the server has no epoch record any more")
 	case f.epoch < m.epoch:
@@ -80,6 +81,6 @@ func decide(m memory, f found, now time.Time) plan {
 	case !kept:
 		return lost("the server restarted, and does not keep every acknowledged write")
 	default:
-		return plan{epoch: max(m.epoch, f.epoch), grant: true}
+		return plan{epoch: max(m.epoch, f.epoch, f.highest), grant: true}
 	}
 }

@@ -70,6 +70,12 @@ func TestDecide(t *testing.T) {
 		"the quarantine lasts": {
 			memory{epoch: 9, runID: "a", quarantineUntil: future, longestTTL: hour}, found{highest: 9, runID: "a", selfArm: true}, false, 9, future, false,
 		},
+		"another RedisInstance of the server waited for less": {
+			memory{epoch: 9, runID: "a", quarantineUntil: future, longestTTL: hour}, found{epoch: 12, highest: 12, runID: "a", selfArm: true}, false, 9, future, false,
+		},
+		"the epoch of a LockNamespace was raised by hand": {
+			memory{epoch: 7, runID: "a", longestTTL: hour}, found{epoch: 7, highest: 8, runID: "a", selfArm: true}, true, 8, time.Time{}, false,
+		},
 		"the quarantine is over": {
 			memory{epoch: 9, runID: "a", quarantineUntil: past, longestTTL: hour}, found{highest: 9, runID: "a", selfArm: true}, true, 9, time.Time{}, false,
 		},

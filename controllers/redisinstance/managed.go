@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,16 +19,17 @@ import (
 )
 
 // runServer brings the children of a managed RedisInstance to their desired state. The error is an unavailableError while the pod is not ready.
-func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInstance, in login, tenants tenants) error {
+func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInstance, in login) error {
+	var listErr error
 	err := c.editBootFile(ctx, instance, in.system, func(users []redisproto.User) []redisproto.User {
-		for _, user := range users {
-			if !tenants.users.Has(user.Name) {
-				users = withoutUser(users, user.Name)
-			}
+		tenants, err := c.listTenants(ctx, instance)
+		if err != nil {
+			listErr = err
+			return users
 		}
-		return users
+		return slices.DeleteFunc(users, func(user redisproto.User) bool { return !tenants.users.Has(user.Name) })
 	})
-	if err != nil {
+	if err := errors.Join(listErr, err); err != nil {
 		return err
 	}
 	var hashes []string

@@ -114,12 +114,9 @@ func write(ctx context.Context, client *redisadmin.Client, records map[string]re
 	return armUnlessSelf(ctx, client, records)
 }
 
-// sweep deletes the users of LockNamespaces that are gone, and makes those again that the file of a managed server has and the server lost.
-func sweep(ctx context.Context, client *redisadmin.Client, instance *v1alpha1.RedisInstance, t tenants, boot []redisproto.User) (deleted int, err error) {
-	names, err := client.TenantUsers(ctx)
-	if err != nil {
-		return 0, err //nolint:wrapcheck // redisadmin says what was done.
-	}
+// sweep deletes those of the users with these names whose LockNamespaces are gone, and makes those again that the file of a managed server has
+// and the server lost.
+func sweep(ctx context.Context, client *redisadmin.Client, instance *v1alpha1.RedisInstance, names []string, t tenants, boot []redisproto.User) (deleted int, err error) {
 	mark := redisadmin.UserMark(keyRoot, string(instance.UID))
 	for _, name := range names {
 		if t.users.Has(name) {

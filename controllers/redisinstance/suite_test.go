@@ -58,12 +58,7 @@ func newBench(t *testing.T, spec v1alpha1.RedisInstanceSpec) *bench {
 	b := &bench{
 		t: t, namespace: environment.Namespace(t, nil), clock: clocktesting.NewFakeClock(time.Now()), recorder: events.NewFakeRecorder(100),
 	}
-	connector := redisadmin.NewConnector(&redisadmin.Options{Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		if b.address == "" {
-			return nil, errors.New("nobody is there")
-		}
-		return (&net.Dialer{}).DialContext(ctx, network, b.address)
-	}})
+	connector := redisadmin.NewConnector(&redisadmin.Options{Dial: b.dial})
 	manager, writes := controllertest.CountWrites(environment.Manager)
 	b.writes = writes
 	b.controller = redisinstance.NewController(manager, manager, connector, b.recorder, b.clock)
@@ -71,6 +66,13 @@ func newBench(t *testing.T, spec v1alpha1.RedisInstanceSpec) *bench {
 	b.instance = &v1alpha1.RedisInstance{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "locks"}, Spec: spec}
 	environment.Create(t, b.instance)
 	return b
+}
+
+func (b *bench) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	if b.address == "" {
+		return nil, errors.New("nobody is there")
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, b.address)
 }
 
 func managed() v1alpha1.RedisInstanceSpec {

@@ -128,10 +128,13 @@ func programEpoch(ctx context.Context, server *redisadmin.Client, instance *v1al
 	switch {
 	case epochs[whole].Number < uint64(instance.Status.Epoch), !found.SelfArm() && found.RunID != instance.Status.RunID:
 		return errors.New("the server has restarted or lost its data, and is not examined yet")
+	case record.Number > epochs[whole].Number:
+		// As in a quarantine that the status, which may be an old one, does not tell of yet.
+		return errors.New("the LockNamespace has a newer epoch than the server, which is not examined yet")
 	case !exists && tenant.Programmed:
 		return errors.New("the epoch record of the LockNamespace is gone: the server may have lost its locks")
 	}
-	want := redisproto.Epoch{Number: max(record.Number, epochs[whole].Number), MaxTTL: tenant.MaxTTL, SelfArm: found.SelfArm()}
+	want := redisproto.Epoch{Number: epochs[whole].Number, MaxTTL: tenant.MaxTTL, SelfArm: found.SelfArm()}
 	if _, err := server.WriteEpoch(ctx, tenant.Prefix, want); err != nil {
 		return err //nolint:wrapcheck // As above.
 	}
