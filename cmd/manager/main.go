@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/redis/go-redis/v9"
@@ -63,6 +64,9 @@ func main() {
 	}
 }
 
+// gracefulStop is how long running reconciliations may take to end. It leaves time within the chart's grace period to release the election.
+const gracefulStop = 10 * time.Second
+
 // run runs the operator until the context ends, and then lets running reconciliations finish.
 func run(ctx context.Context, o options.Options, logger logr.Logger) error {
 	config, err := ctrl.GetConfig()
@@ -104,6 +108,7 @@ func newManager(config *rest.Config, o options.Options, logger logr.Logger) (ctr
 		LeaderElectionID:       leaderElectionID,
 		// Released on a graceful stop, after the controllers have ended: nothing runs after Start returns.
 		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(gracefulStop),
 		LeaderElectionNamespace:       o.LeaderElectionNamespace,
 		// A queue of requests that is full must not delay the renewal.
 		LeaderElectionConfig: rest.CopyConfig(config),

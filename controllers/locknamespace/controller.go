@@ -186,7 +186,7 @@ func (c *Controller) refuse(ctx context.Context, lns *v1alpha1.LockNamespace, t 
 		return o, reconcile.Result{RequeueAfter: retryLeases}, nil
 	case v1alpha1.ReasonNotAllowedByInstance:
 		if t.recorded && e.instance != nil {
-			if err := c.tenants.Revoke(ctx, e.instance, lns.Status.Username); err != nil {
+			if err := c.tenants.Revoke(ctx, e.instance, usernameOf(lns)); err != nil {
 				return o, reconcile.Result{}, fmt.Errorf("revoke the user: %w", err)
 			}
 		}
@@ -236,7 +236,12 @@ func (c *Controller) program(ctx context.Context, lns *v1alpha1.LockNamespace, i
 		}
 		b, result.RequeueAfter = redisBinding(lns, instance, server), resync
 	}
-	if err := c.writeSecret(ctx, lns, secret, b); err != nil {
+	err := c.writeSecret(ctx, lns, secret, b)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		// Somebody wrote it at the same time: nothing to tell anybody about, the next look decides.
+		return verdict{}, reconcile.Result{}, err
+	case err != nil:
 		return failed(err), reconcile.Result{}, err
 	}
 	return verdict{}, result, nil
@@ -253,7 +258,7 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 		password = redisadmin.NewPassword()
 	}
 	server, err := c.tenants.Program(ctx, instance, redisinstance.Tenant{
-		Username: lns.Status.Username, Prefix: prefixOf(lns), Password: password, MaxTTL: lns.Spec.TTL.Max.Duration,
+		Username: usernameOf(lns), Prefix: prefixOf(lns), Password: password, MaxTTL: lns.Spec.TTL.Max.Duration,
 		Programmed: lns.Status.Binding != nil,
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
+	"github.com/lockstead/lockstead/internal/redisadmin"
 	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
@@ -42,6 +43,9 @@ const (
 func prefixOf(lns *v1alpha1.LockNamespace) string {
 	return redisproto.Prefix(keyRoot, lns.Namespace+"/"+lns.Name)
 }
+
+// usernameOf is the user on the Redis server. It follows from the UID, never from the status, in which somebody could name the user of another.
+func usernameOf(lns *v1alpha1.LockNamespace) string { return redisadmin.TenantUser(string(lns.UID)) }
 
 func secretName(lns *v1alpha1.LockNamespace) string {
 	if lns.Spec.Binding.SecretName != "" {

@@ -427,3 +427,31 @@ func TestARefusedWriteIsTold(t *testing.T) {
 	a.reconcile()
 	a.wantReady()
 }
+
+// TestAStatusThatNamesAnotherTenantsUserIsNotBelieved: whoever can write the status of a LockNamespace must not get the operator to reset
+// another's user.
+func TestAStatusThatNamesAnotherTenantsUserIsNotBelieved(t *testing.T) {
+	b := newBench(t)
+	instance, server := b.redis()
+	mine := b.application(environment.Namespace(t, nil), "app", on(instance))
+	theirs := b.application(environment.Namespace(t, nil), "app", on(instance))
+	for _, a := range []*application{mine, theirs} {
+		a.reconcile()
+		a.wantReady()
+	}
+	own := mine.object.Status.Username
+	mine.object.Status.Username, mine.object.Status.Prefix = theirs.object.Status.Username, theirs.object.Status.Prefix
+	if err := environment.Admin.Status().Update(t.Context(), mine.object); err != nil {
+		t.Fatal(err)
+	}
+	mine.reconcile()
+	if err := theirs.acquire(server, theirs.object.Status.Prefix, "key"); err != nil {
+		t.Errorf("the other tenant cannot lock any more: %v", err)
+	}
+	if err := mine.acquire(server, theirs.object.Status.Prefix, "key"); err == nil {
+		t.Error("the other tenant's prefix was given away")
+	}
+	if got := mine.binding().Redis.Username; got != own {
+		t.Errorf("the binding names user %s, want %s", got, own)
+	}
+}

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
-	"github.com/lockstead/lockstead/internal/redisadmin"
 )
 
 // record writes what a LockNamespace is bound to into its status.
@@ -19,7 +18,7 @@ func record(lns *v1alpha1.LockNamespace, t target) {
 	lns.Status.Backend = t.backend
 	lns.Status.Prefix = prefixOf(lns)
 	if t.backend == v1alpha1.BackendRedis {
-		lns.Status.Username = redisadmin.TenantUser(string(lns.UID))
+		lns.Status.Username = usernameOf(lns)
 		lns.Status.InstanceRef = &v1alpha1.BoundInstance{Namespace: t.instance.Namespace, Name: t.instance.Name, UID: string(t.uid)}
 	}
 }

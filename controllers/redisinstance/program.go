@@ -33,10 +33,15 @@ func tenantsOf(instance *v1alpha1.RedisInstance, all []v1alpha1.LockNamespace) t
 		}
 		if bound || namespace.Status.Backend == "" {
 			found.users.Insert(redisadmin.TenantUser(string(namespace.UID)))
-			found.users.Insert(namespace.Status.Username)
 		}
 	}
 	return found
+}
+
+// prefixOf begins the keys of a LockNamespace. It follows from its name, never from the status, in which somebody could name the prefix of
+// another.
+func prefixOf(namespace v1alpha1.LockNamespace) string {
+	return redisproto.Prefix(keyRoot, namespace.Namespace+"/"+namespace.Name)
 }
 
 // written reports whether the binding of a LockNamespace was written, before which it was programmed.
@@ -47,9 +52,7 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 	whole := redisadmin.InstancePrefix(keyRoot)
 	prefixes := []string{whole}
 	for _, namespace := range t.bound {
-		if namespace.Status.Prefix != "" {
-			prefixes = append(prefixes, namespace.Status.Prefix)
-		}
+		prefixes = append(prefixes, prefixOf(namespace))
 	}
 	epochs, err := client.ReadEpochs(ctx, prefixes...)
 	if err != nil {
@@ -68,7 +71,7 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 			continue
 		}
 		f.bound = true
-		if _, ok := epochs[namespace.Status.Prefix]; !ok {
+		if _, ok := epochs[prefixOf(namespace)]; !ok {
 			f.incomplete = true
 		}
 	}
@@ -80,11 +83,11 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 func records(p plan, selfArm bool, limit time.Duration, t tenants, epochs map[string]redisproto.Epoch) map[string]redisproto.Epoch {
 	wanted := map[string]redisproto.Epoch{}
 	for _, namespace := range t.bound {
-		have, exists := epochs[namespace.Status.Prefix]
+		have, exists := epochs[prefixOf(namespace)]
 		if !exists && (!p.grant || !written(namespace)) {
 			continue
 		}
-		wanted[namespace.Status.Prefix] = redisproto.Epoch{
+		wanted[prefixOf(namespace)] = redisproto.Epoch{
 			Number: max(have.Number, p.epoch), MaxTTL: min(namespace.Spec.TTL.Max.Duration, limit), SelfArm: selfArm && p.grant,
 		}
 	}

@@ -71,6 +71,10 @@ func lockSafety(o observation) metav1.Condition {
 	case !server.Settings.Known || !server.DefaultUser.Known:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonUnverified
 		c.Message = "The server does not tell its settings or its default user to the operator. Grant the operator's user CONFIG GET and ACL GETUSER."
+	case !server.SelfArm():
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonSafe
+		c.Message = "Nothing was found that makes the server evict or expose locks. It does not keep every lock over a restart, so after each one it " +
+			"grants nothing until the longest TTL is over."
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonSafe, "Nothing was found that makes the server lose, evict or expose locks."
 	}
