@@ -49,7 +49,7 @@ func tenantUser(pattern string, access binding.Access) redisproto.User {
 }
 
 // startServer starts a server that is ready for prefix, with a tenant for it.
-func startServer(t *testing.T, access binding.Access, config ...string) *redistest.Server {
+func startServer(t testing.TB, access binding.Access, config ...string) *redistest.Server {
 	t.Helper()
 	server := redistest.Start(t, &redistest.Options{Config: config, Users: []redisproto.User{tenantUser("lk:{test/*}:", access)}})
 	server.Prepare(t, prefix, epoch)
@@ -60,7 +60,7 @@ func startServer(t *testing.T, access binding.Access, config ...string) *rediste
 }
 
 // tenantBinding is what the operator would write for the tenant.
-func tenantBinding(t *testing.T, address string, access binding.Access) *binding.Binding {
+func tenantBinding(t testing.TB, address string, access binding.Access) *binding.Binding {
 	t.Helper()
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -77,7 +77,7 @@ func tenantBinding(t *testing.T, address string, access binding.Access) *binding
 }
 
 // openTenant is a driver as an application has it.
-func openTenant(t *testing.T, address string, access binding.Access, options *redislock.Options) *redislock.Driver {
+func openTenant(t testing.TB, address string, access binding.Access, options *redislock.Options) *redislock.Driver {
 	t.Helper()
 	d, err := redislock.FromBinding(tenantBinding(t, address, access), options)
 	if err != nil {
@@ -87,7 +87,7 @@ func openTenant(t *testing.T, address string, access binding.Access, options *re
 	return d
 }
 
-func closeWithTest(t *testing.T, d *redislock.Driver) {
+func closeWithTest(t testing.TB, d *redislock.Driver) {
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -186,7 +186,7 @@ func bothAccesses(t *testing.T, test func(t *testing.T, access binding.Access)) 
 func newPrefix() string { return fmt.Sprintf("lk:{test/%s}:", strings.ToLower(rand.Text())) }
 
 // openClient is a driver on a client of the application.
-func openClient(t *testing.T, client *redis.Options, options *redislock.Options) *redislock.Driver {
+func openClient(t testing.TB, client *redis.Options, options *redislock.Options) *redislock.Driver {
 	t.Helper()
 	c := redis.NewClient(client)
 	t.Cleanup(func() { _ = c.Close() })
