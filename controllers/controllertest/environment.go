@@ -99,7 +99,8 @@ func Start(ctx context.Context) (*Environment, error) {
 	}
 	config, err := server.Start()
 	if err != nil {
-		return nil, fmt.Errorf("start the API server: %w", err)
+		// It may have got as far as running the server.
+		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), server.Stop())
 	}
 	e := &Environment{Config: config, server: server}
 	if err := e.prepare(ctx, root); err != nil {

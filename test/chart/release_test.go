@@ -23,15 +23,16 @@ func TestDefaultRedisInstanceOutlivesReleases(t *testing.T) {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run the tests with 'make test', or set it to the output of hack/cluster/assets.sh")
 	}
 	environment := &envtest.Environment{}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	// Also when the start fails half-way.
 	t.Cleanup(func() {
 		if err := environment.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+	config, err := environment.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
 	admin, err := environment.AddUser(envtest.User{Name: "helm", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
 		t.Fatal(err)
