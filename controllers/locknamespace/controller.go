@@ -167,7 +167,7 @@ func (c *Controller) gather(ctx context.Context, lns *v1alpha1.LockNamespace, t 
 	}
 	leases := &metav1.PartialObjectMetadataList{}
 	leases.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("LeaseList"))
-	selector, err := labels.Parse(leaseformat.PrefixSelector(prefixOf(lns)))
+	selector, err := labels.Parse(leaseformat.PrefixSelector(redisinstance.PrefixOf(lns)))
 	if err != nil {
 		return e, fmt.Errorf("selector of the Leases: %w", err)
 	}
@@ -258,7 +258,7 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 		password = redisadmin.NewPassword()
 	}
 	server, err := c.tenants.Program(ctx, instance, redisinstance.Tenant{
-		Username: usernameOf(lns), Prefix: prefixOf(lns), Password: password, MaxTTL: lns.Spec.TTL.Max.Duration,
+		Username: usernameOf(lns), Prefix: redisinstance.PrefixOf(lns), Password: password, MaxTTL: lns.Spec.TTL.Max.Duration,
 		Programmed: lns.Status.Binding != nil,
 	})
 	if err != nil {

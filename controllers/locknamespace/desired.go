@@ -12,9 +12,9 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
+	"github.com/lockstead/lockstead/controllers/redisinstance"
 	"github.com/lockstead/lockstead/internal/redisadmin"
 	"github.com/lockstead/lockstead/pkg/binding"
-	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
 // Labels of what is made for a LockNamespace.
@@ -27,9 +27,6 @@ const (
 // annotationInstance of the Secret repeats status.instanceRef, for a status that was lost.
 const annotationInstance = "lockstead.dev/redisinstance"
 
-// keyRoot starts the prefixes of all LockNamespaces.
-const keyRoot = "lk"
-
 // leaseInstance is the identity of the Lease backend: the Leases of one namespace and prefix are the same locks, whoever made the binding.
 const leaseInstance = "lease"
 
@@ -39,10 +36,6 @@ const (
 	fallbackFix       = "have the platform team create a RedisInstance, then scale the application to zero, delete the LockNamespace and create it " +
 		"anew, with spec.instanceRef if that RedisInstance is not the operator's default one"
 )
-
-func prefixOf(lns *v1alpha1.LockNamespace) string {
-	return redisproto.Prefix(keyRoot, lns.Namespace+"/"+lns.Name)
-}
 
 // usernameOf is the user on the Redis server. It follows from the UID, never from the status, in which somebody could name the user of another.
 func usernameOf(lns *v1alpha1.LockNamespace) string { return redisadmin.TenantUser(string(lns.UID)) }
@@ -91,7 +84,7 @@ func controllerReference(lns *v1alpha1.LockNamespace) *metav1ac.OwnerReferenceAp
 func baseBinding(lns *v1alpha1.LockNamespace) *binding.Binding {
 	return &binding.Binding{
 		LockNamespace: lns.Namespace + "/" + lns.Name,
-		Prefix:        prefixOf(lns),
+		Prefix:        redisinstance.PrefixOf(lns),
 		TTLDefault:    lns.Spec.TTL.Default.Duration,
 		TTLMax:        lns.Spec.TTL.Max.Duration,
 	}

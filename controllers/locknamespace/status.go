@@ -11,12 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
+	"github.com/lockstead/lockstead/controllers/redisinstance"
 )
 
 // record writes what a LockNamespace is bound to into its status.
 func record(lns *v1alpha1.LockNamespace, t target) {
 	lns.Status.Backend = t.backend
-	lns.Status.Prefix = prefixOf(lns)
+	lns.Status.Prefix = redisinstance.PrefixOf(lns)
 	if t.backend == v1alpha1.BackendRedis {
 		lns.Status.Username = usernameOf(lns)
 		lns.Status.InstanceRef = &v1alpha1.BoundInstance{Namespace: t.instance.Namespace, Name: t.instance.Name, UID: string(t.uid)}

@@ -38,9 +38,9 @@ func tenantsOf(instance *v1alpha1.RedisInstance, all []v1alpha1.LockNamespace) t
 	return found
 }
 
-// prefixOf begins the keys of a LockNamespace. It follows from its name, never from the status, in which somebody could name the prefix of
-// another.
-func prefixOf(namespace v1alpha1.LockNamespace) string {
+// PrefixOf begins the keys of a LockNamespace, on every backend. It follows from its name, never from the status, in which somebody could name the
+// prefix of another.
+func PrefixOf(namespace *v1alpha1.LockNamespace) string {
 	return redisproto.Prefix(keyRoot, namespace.Namespace+"/"+namespace.Name)
 }
 
@@ -52,7 +52,7 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 	whole := redisadmin.InstancePrefix(keyRoot)
 	prefixes := []string{whole}
 	for _, namespace := range t.bound {
-		prefixes = append(prefixes, prefixOf(namespace))
+		prefixes = append(prefixes, PrefixOf(&namespace))
 	}
 	epochs, err := client.ReadEpochs(ctx, prefixes...)
 	if err != nil {
@@ -71,7 +71,7 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 			continue
 		}
 		f.bound = true
-		if _, ok := epochs[prefixOf(namespace)]; !ok {
+		if _, ok := epochs[PrefixOf(&namespace)]; !ok {
 			f.incomplete = true
 		}
 	}
@@ -83,11 +83,11 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 func records(p plan, selfArm bool, limit time.Duration, t tenants, epochs map[string]redisproto.Epoch) map[string]redisproto.Epoch {
 	wanted := map[string]redisproto.Epoch{}
 	for _, namespace := range t.bound {
-		have, exists := epochs[prefixOf(namespace)]
+		have, exists := epochs[PrefixOf(&namespace)]
 		if !exists && (!p.grant || !written(namespace)) {
 			continue
 		}
-		wanted[prefixOf(namespace)] = redisproto.Epoch{
+		wanted[PrefixOf(&namespace)] = redisproto.Epoch{
 			Number: max(have.Number, p.epoch), MaxTTL: min(namespace.Spec.TTL.Max.Duration, limit), SelfArm: selfArm && p.grant,
 		}
 	}
