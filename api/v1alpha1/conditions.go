@@ -19,6 +19,14 @@ const (
 	ConditionAvailable = "Available"
 	// ConditionLockSafe: nothing was found that makes the server lose, evict or expose locks.
 	ConditionLockSafe = "LockSafe"
+	// ConditionACLProgrammed: the server has the user of every LockNamespace, as it was read back.
+	ConditionACLProgrammed = "ACLProgrammed"
+	// ConditionTLSReady: the server shows a valid certificate. It is absent when connections are in the clear.
+	ConditionTLSReady = "TLSReady"
+	// ConditionProgressing: a change of the server is under way.
+	ConditionProgressing = "Progressing"
+	// ConditionDeletionBlocked: the RedisInstance is to be deleted, and LockNamespaces are bound to it. It is absent when nobody deletes it.
+	ConditionDeletionBlocked = "DeletionBlocked"
 )
 
 // Reasons of Accepted.
@@ -41,12 +49,32 @@ const (
 	// ReasonNamespaceReserved: no right to write Leases is granted in namespaces that begin with "kube-", which have the elections of the
 	// cluster itself. Use a RedisInstance.
 	ReasonNamespaceReserved = "NamespaceReserved"
+	// ReasonLimitReached: as many LockNamespaces as limits.maxLockNamespaces of the RedisInstance allows are bound to it. Ask its owner.
+	ReasonLimitReached = "LimitReached"
+	// ReasonCustomPrefixForbidden: limits.customPrefixes of the RedisInstance forbids spec.prefix. Ask its owner, or create the LockNamespace anew
+	// without spec.prefix.
+	ReasonCustomPrefixForbidden = "CustomPrefixForbidden"
+	// ReasonPrefixTaken: another LockNamespace of the RedisInstance has the prefix. Create the LockNamespace anew with another one. To share the
+	// locks of the other, use spec.shareFrom.
+	ReasonPrefixTaken = "PrefixTaken"
+	// ReasonShareNotGranted: the LockNamespace of spec.shareFrom does not exist, or its spec.shareWith does not name this one. Ask its owner.
+	ReasonShareNotGranted = "ShareNotGranted"
+	// ReasonShareOwnerNotReady: the LockNamespace of spec.shareFrom is not bound yet. See its conditions.
+	ReasonShareOwnerNotReady = "ShareOwnerNotReady"
+	// ReasonTTLAboveOwnerMaximum: ttl.max is longer than that of the LockNamespace of spec.shareFrom. Lower it.
+	ReasonTTLAboveOwnerMaximum = "TTLAboveOwnerMaximum"
+	// ReasonNeedsRedis: spec.prefix and spec.shareFrom need Redis, and the locks are kept as Leases. Create the LockNamespace anew, without them
+	// or on a RedisInstance.
+	ReasonNeedsRedis = "NeedsRedis"
 )
 
 // Reasons of Programmed.
 const (
 	// ReasonProgrammed: all is in place.
 	ReasonProgrammed = "Programmed"
+	// ReasonNotEnforced: all is in place, but nothing on the server keeps the applications apart: all log in as one user (aclManagement: Static of
+	// the RedisInstance). Use it only for applications that trust each other.
+	ReasonNotEnforced = "NotEnforced"
 	// ReasonNotAccepted: see Accepted.
 	ReasonNotAccepted = "NotAccepted"
 	// ReasonInstanceNotAvailable: the RedisInstance cannot be programmed now. See its conditions.
@@ -80,6 +108,50 @@ const (
 	ReasonUnsupportedServer = "UnsupportedServer"
 	// ReasonQuarantined: the server may have lost locks that are still held. It grants nothing until the longest TTL is over.
 	ReasonQuarantined = "Quarantined"
+	// ReasonOwnedByAnotherOperator: an operator in another cluster administers the server. Use another server, or delete the key that the message
+	// names if that cluster is gone.
+	ReasonOwnedByAnotherOperator = "OwnedByAnotherOperator"
+	// ReasonCertificateInvalid: the certificate of the server cannot be verified, or the Secret with it lacks something. See the message.
+	ReasonCertificateInvalid = "CertificateInvalid"
+	// ReasonInvalidSpec: the API server refuses what follows from the spec. The message says which field.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonDeleting: the RedisInstance is being deleted.
+	ReasonDeleting = "Deleting"
+)
+
+// Reasons of ACLProgrammed. NotEnforced is one too.
+const (
+	// ReasonUsersProgrammed: the users of all LockNamespaces were read back.
+	ReasonUsersProgrammed = "UsersProgrammed"
+	// ReasonUsersPending: users of LockNamespaces are not on the server yet. The message says how many.
+	ReasonUsersPending = "UsersPending"
+)
+
+// Reasons of TLSReady. CertificateInvalid is one too.
+const (
+	// ReasonCertificateValid: the certificate was verified.
+	ReasonCertificateValid = "CertificateValid"
+	// ReasonCertificateExpiresSoon: the certificate is valid, and ends within a week. Renew it.
+	ReasonCertificateExpiresSoon = "CertificateExpiresSoon"
+)
+
+// Reasons of Progressing.
+const (
+	// ReasonStable: nothing is under way.
+	ReasonStable = "Stable"
+	// ReasonRolling: the pod is started or replaced.
+	ReasonRolling = "Rolling"
+	// ReasonResizing: the volume grows.
+	ReasonResizing = "Resizing"
+	// ReasonResizeRefused: the volume cannot grow; the message says why. Set managed.storage.size of another RedisInstance, or let the storage class
+	// allow expansion.
+	ReasonResizeRefused = "ResizeRefused"
+)
+
+// Reasons of DeletionBlocked.
+const (
+	// ReasonInUse: LockNamespaces are bound. Delete them, or set deletionProtection: Disabled.
+	ReasonInUse = "InUse"
 )
 
 // Reasons of LockSafe.
@@ -97,4 +169,11 @@ const (
 	// ReasonDefaultUserRestricted: the server has an append-only file and a default user with limited rights, and therefore drops locks when it
 	// restarts (redis/redis#14541). Set "user default off ~* &* +@all".
 	ReasonDefaultUserRestricted = "DefaultUserRestrictedWithAOF"
+	// ReasonSettingsChanged: somebody changed settings of a managed server by hand. They were put right.
+	ReasonSettingsChanged = "SettingsChanged"
+	// ReasonVersionTooOld: the server is older than Redis 7.0 or Valkey 7.2, the oldest that were tested. Update it.
+	ReasonVersionTooOld = "VersionTooOld"
+	// ReasonMemoryNearlyFull: more than 90 % of the server's memory is in use. When it is full, no lock is granted. Raise maxmemory, or
+	// managed.memory, or find out who keeps so many keys.
+	ReasonMemoryNearlyFull = "MemoryNearlyFull"
 )

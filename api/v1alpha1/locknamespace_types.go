@@ -11,6 +11,9 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.instanceRef) == has(self.instanceRef)",message="instanceRef cannot be added or removed: locks do not move between backends; scale the application to zero, delete the LockNamespace and create it anew"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.binding) == has(self.binding)",message="binding cannot be added or removed: pods mount the Secret by its name"
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.prefix) == has(self.prefix)",message="prefix cannot be added or removed: other keys are other locks; scale the application to zero, delete the LockNamespace and create it anew"
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.shareFrom) == has(self.shareFrom)",message="shareFrom cannot be added or removed: other keys are other locks; scale the application to zero, delete the LockNamespace and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(self.shareFrom) || (!has(self.prefix) && !has(self.instanceRef) && !has(self.shareWith))",message="shareFrom takes prefix and RedisInstance from the owner: leave out prefix, instanceRef and shareWith"
 type LockNamespaceSpec struct {
 	// instanceRef names the RedisInstance that keeps the locks. Defaults to the one that the operator was started with; without that too, locks
 	// are kept as Leases in this namespace. It cannot be changed, since locks do not move between backends.
@@ -18,6 +21,31 @@ type LockNamespaceSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="instanceRef is immutable: locks do not move between backends; scale the application to zero, delete the LockNamespace and create it anew"
 	InstanceRef *InstanceReference `json:"instanceRef,omitempty"`
+
+	// prefix is used in the keys instead of "<namespace>/<name>". The RedisInstance has to allow it, and no other LockNamespace may have it.
+	// Only on Redis.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9._/]*[a-z0-9])?$') && !self.contains('//') && !self.contains('..')",message="write a prefix of lower-case letters, digits, '.', '_', '-' and single '/', such as team/a"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="prefix is immutable: other keys are other locks; scale the application to zero, delete the LockNamespace and create it anew"
+	Prefix string `json:"prefix,omitempty"`
+
+	// shareFrom names a LockNamespace whose locks this one shares: its keys, its RedisInstance. The owner has to name this namespace in
+	// shareWith. Only on Redis.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="shareFrom is immutable: other keys are other locks; scale the application to zero, delete the LockNamespace and create it anew"
+	ShareFrom *LockNamespaceReference `json:"shareFrom,omitempty"`
+
+	// shareWith are the LockNamespaces that may share the locks of this one by shareFrom. One that is taken off the list loses its access at once.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	ShareWith []ShareGrant `json:"shareWith,omitempty"`
 
 	// ttl bounds how long a lock outlives a holder that is gone.
 	//
@@ -37,6 +65,12 @@ type LockNamespaceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="a consumer is the name of a service account in this namespace: lower-case letters, digits, '-' and '.', without the namespace and without 'system:serviceaccount:'"
 	Consumers []string `json:"consumers,omitempty"`
+
+	// credentials are how often the password on the Redis server changes.
+	//
+	// +optional
+	// +kubebuilder:default={overlap: "24h"}
+	Credentials Credentials `json:"credentials,omitzero"`
 
 	// binding is the Secret that the application mounts.
 	//
@@ -62,6 +96,74 @@ type InstanceReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write the name of a Kubernetes namespace: lower-case letters, digits and '-'"
 	Namespace string `json:"namespace,omitempty"`
+}
+
+// LockNamespaceReference names a LockNamespace.
+type LockNamespaceReference struct {
+	// namespace of the LockNamespace.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write the name of a Kubernetes namespace: lower-case letters, digits and '-'"
+	Namespace string `json:"namespace,omitempty"`
+
+	// name of the LockNamespace.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write the name of a LockNamespace: lower-case letters, digits and '-'"
+	Name string `json:"name,omitempty"`
+}
+
+// ShareGrant lets LockNamespaces share locks.
+type ShareGrant struct {
+	// namespace that may share.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write the name of a Kubernetes namespace: lower-case letters, digits and '-'"
+	Namespace string `json:"namespace,omitempty"`
+
+	// name of the LockNamespace there that may share. Defaults to all of that namespace.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write the name of a LockNamespace: lower-case letters, digits and '-'"
+	Name string `json:"name,omitempty"`
+}
+
+// Credentials say when the password on the Redis server changes. The old and the new one work side by side for a while.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.rotationInterval) || duration(self.overlap) < duration(self.rotationInterval)",message="credentials.overlap (24h unless set) has to be shorter than credentials.rotationInterval"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.rotationCounter) || (has(self.rotationCounter) && self.rotationCounter >= oldSelf.rotationCounter)",message="credentials.rotationCounter can only grow"
+type Credentials struct {
+	// rotationInterval is the time from one rotation to the next. Defaults to none: the password changes on demand only.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1h') && duration(self) <= duration('8784h')",message="write a duration from 1h to 8784h in whole seconds, such as 720h"
+	RotationInterval *metav1.Duration `json:"rotationInterval,omitempty"`
+
+	// overlap is how long the old password works after the new one is in the Secret. It has to be longer than pods take to see a changed
+	// Secret, which is a minute or two.
+	//
+	// +optional
+	// +kubebuilder:default="24h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('2m') && duration(self) <= duration('720h')",message="write a duration from 2m to 720h in whole seconds, such as 24h"
+	Overlap metav1.Duration `json:"overlap,omitzero"`
+
+	// rotationCounter rotates the password now when it grows.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	RotationCounter int64 `json:"rotationCounter,omitempty"`
 }
 
 // TTL bounds the time to live of locks. Both are whole seconds, which is what every backend can keep.
@@ -152,6 +254,35 @@ type LockNamespaceStatus struct {
 	//
 	// +optional
 	Binding *BindingReference `json:"binding,omitempty"`
+
+	// credentials are where the rotation of the password is.
+	//
+	// +optional
+	Credentials *CredentialsStatus `json:"credentials,omitempty"`
+}
+
+// CredentialsStatus is where the rotation of a password is.
+type CredentialsStatus struct {
+	// observedRotationCounter is the spec.credentials.rotationCounter that the password in the Secret is from.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedRotationCounter int64 `json:"observedRotationCounter,omitempty"`
+
+	// lastRotationTime is when the password in the Secret was written.
+	//
+	// +optional
+	LastRotationTime *metav1.Time `json:"lastRotationTime,omitempty"`
+
+	// previousValidUntil is when the password before it stops working. It is absent when that one does not work any more.
+	//
+	// +optional
+	PreviousValidUntil *metav1.Time `json:"previousValidUntil,omitempty"`
+
+	// nextRotationTime is when the password changes next by the schedule.
+	//
+	// +optional
+	NextRotationTime *metav1.Time `json:"nextRotationTime,omitempty"`
 }
 
 // BoundInstance is a RedisInstance, and which object of that name it was.
@@ -199,6 +330,7 @@ type BindingReference struct {
 // +kubebuilder:printcolumn:name="Instance",type=string,JSONPath=".status.instanceRef.name"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=".status.conditions[?(@.type==\"Ready\")].status"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Rotates",type=string,priority=1,JSONPath=".status.credentials.nextRotationTime"
 // +kubebuilder:printcolumn:name="Secret",type=string,priority=1,JSONPath=".status.binding.name"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=".status.conditions[?(@.type==\"Ready\")].reason"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 63 lower-case letters, digits and '-', since it becomes part of every key"

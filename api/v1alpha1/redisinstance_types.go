@@ -4,15 +4,18 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // RedisInstanceSpec is a server that keeps locks.
 //
 // +kubebuilder:validation:XValidation:rule="self.mode == 'External' ? has(self.external) && !has(self.managed) : !has(self.external)",message="mode External needs the block external and no block managed; mode Managed takes the block managed and no block external"
 // +kubebuilder:validation:XValidation:rule="(has(oldSelf.managed) ? oldSelf.managed.engine : 'Valkey') == (has(self.managed) ? self.managed.engine : 'Valkey')",message="engine is immutable: create another RedisInstance"
-// +kubebuilder:validation:XValidation:rule="(has(oldSelf.managed) && has(oldSelf.managed.storage)) == (has(self.managed) && has(self.managed.storage))",message="managed.storage is immutable: to change it, create another RedisInstance"
+// +kubebuilder:validation:XValidation:rule="(has(self.managed) && has(self.managed.storage) && has(self.managed.storage.size) ? quantity(string(self.managed.storage.size)) : quantity('1Gi')).compareTo(has(oldSelf.managed) && has(oldSelf.managed.storage) && has(oldSelf.managed.storage.size) ? quantity(string(oldSelf.managed.storage.size)) : quantity('1Gi')) >= 0",message="managed.storage.size (1Gi unless set) can only grow: to shrink it, create another RedisInstance"
+// +kubebuilder:validation:XValidation:rule="(has(self.managed) && has(self.managed.storage) && has(self.managed.storage.storageClassName) ? self.managed.storage.storageClassName : ”) == (has(oldSelf.managed) && has(oldSelf.managed.storage) && has(oldSelf.managed.storage.storageClassName) ? oldSelf.managed.storage.storageClassName : ”)",message="managed.storage.storageClassName is immutable: to change it, create another RedisInstance"
 type RedisInstanceSpec struct {
 	// mode is Managed when the operator runs the server, and External when somebody else does.
 	//
@@ -30,8 +33,16 @@ type RedisInstanceSpec struct {
 	// limits bound what LockNamespaces can ask for.
 	//
 	// +optional
-	// +kubebuilder:default={maxTTL: "1h"}
+	// +kubebuilder:default={maxTTL: "1h", maxLockNamespaces: 500, customPrefixes: Forbidden}
 	Limits InstanceLimits `json:"limits,omitzero"`
+
+	// deletionProtection is WhileInUse (the RedisInstance stays until no LockNamespace is bound to it) or Disabled. When its namespace is
+	// deleted, nothing is held up.
+	//
+	// +optional
+	// +kubebuilder:default=WhileInUse
+	// +kubebuilder:validation:Enum=WhileInUse;Disabled
+	DeletionProtection DeletionProtection `json:"deletionProtection,omitempty"`
 
 	// managed is the server that the operator runs, for mode Managed. It keeps every acknowledged write on its volume.
 	//
@@ -51,6 +62,15 @@ type InstanceMode string
 const (
 	ModeManaged  InstanceMode = "Managed"
 	ModeExternal InstanceMode = "External"
+)
+
+// DeletionProtection says whether a RedisInstance that is in use can be deleted.
+type DeletionProtection string
+
+// The protections.
+const (
+	DeletionWhileInUse DeletionProtection = "WhileInUse"
+	DeletionDisabled   DeletionProtection = "Disabled"
 )
 
 // AllowedNamespaces selects namespaces.
@@ -90,9 +110,35 @@ type InstanceLimits struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration from 1s to 24h in whole seconds, such as 30s, 5m or 1h30m"
 	MaxTTL metav1.Duration `json:"maxTTL,omitzero"`
+
+	// maxLockNamespaces is how many LockNamespaces can be bound. Bound ones stay when it is lowered.
+	//
+	// +optional
+	// +kubebuilder:default=500
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=5000
+	MaxLockNamespaces int32 `json:"maxLockNamespaces,omitempty"`
+
+	// customPrefixes is Forbidden (keys begin with namespace and name of the LockNamespace) or Allowed (a LockNamespace may name a prefix that nobody
+	// else has).
+	//
+	// +optional
+	// +kubebuilder:default=Forbidden
+	// +kubebuilder:validation:Enum=Forbidden;Allowed
+	CustomPrefixes CustomPrefixes `json:"customPrefixes,omitempty"`
 }
 
-// ManagedServer is a single server with a volume. Every write is on the volume before it is acknowledged, and nothing is evicted.
+// CustomPrefixes says whether LockNamespaces may name prefixes.
+type CustomPrefixes string
+
+// The two ways.
+const (
+	CustomPrefixesForbidden CustomPrefixes = "Forbidden"
+	CustomPrefixesAllowed   CustomPrefixes = "Allowed"
+)
+
+// ManagedServer is a single server with a volume. Unless fsync says otherwise every write is on the volume before it is acknowledged, and
+// nothing is ever evicted.
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!(has(self.image) && has(self.version))",message="set version, or image, not both: an image has its version"
@@ -119,17 +165,201 @@ type ManagedServer struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9][-a-zA-Z0-9._:/@]*$')",message="write a container image, such as registry.example.com/valkey:8.1"
 	Image string `json:"image,omitempty"`
 
-	// storage is the volume of the server. Defaults to 1Gi of the cluster's default storage class. It outlives the RedisInstance.
+	// imagePullSecrets are Secrets in the namespace of the RedisInstance with which the image is pulled.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="managed.storage is immutable: to change it, create another RedisInstance"
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	ImagePullSecrets []PullSecret `json:"imagePullSecrets,omitempty"`
+
+	// storage is the volume of the server. Defaults to 1Gi of the cluster's default storage class.
+	//
+	// +optional
 	Storage *Storage `json:"storage,omitempty"`
+
+	// fsync is Always (a write is on the volume before it is acknowledged, so a restart loses no lock) or EverySecond (faster; after each
+	// restart nothing is granted until the longest TTL is over). Defaults to Always.
+	//
+	// +optional
+	// +kubebuilder:default=Always
+	// +kubebuilder:validation:Enum=Always;EverySecond
+	Fsync Fsync `json:"fsync,omitempty"`
 
 	// memory is the memory limit of the container; the server uses up to 70 % of it and then refuses to grant locks. Defaults to 256Mi.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('32Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="write an amount of memory from 32Mi to 64Gi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// cpuRequest is the CPU that the container asks for. Defaults to 50m.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1m')) >= 0 && quantity(string(self)).compareTo(quantity('64')) <= 0",message="write an amount of CPU from 1m to 64"
+	CPURequest *resource.Quantity `json:"cpuRequest,omitempty"`
+
+	// tls is how connections are secured. Defaults to mode Disabled.
+	//
+	// +optional
+	TLS *ManagedTLS `json:"tls,omitempty"`
+
+	// networkPolicy is Managed (only the operator and the namespaces that have an accepted LockNamespace reach the server) or Disabled. Defaults to
+	// Managed. It needs a network plug-in that enforces NetworkPolicies.
+	//
+	// +optional
+	// +kubebuilder:default=Managed
+	// +kubebuilder:validation:Enum=Managed;Disabled
+	NetworkPolicy ChildPolicy `json:"networkPolicy,omitempty"`
+
+	// podDisruptionBudget is Managed (a drain of the node waits until somebody deletes the pod or the budget) or Disabled. Defaults to Managed.
+	//
+	// +optional
+	// +kubebuilder:default=Managed
+	// +kubebuilder:validation:Enum=Managed;Disabled
+	PodDisruptionBudget ChildPolicy `json:"podDisruptionBudget,omitempty"`
+
+	// securityProfile is Restricted (user and group 999) or PlatformManaged (the platform assigns user and group, as OpenShift does). Both keep to
+	// the restricted Pod Security Standard. Defaults to Restricted.
+	//
+	// +optional
+	// +kubebuilder:default=Restricted
+	// +kubebuilder:validation:Enum=Restricted;PlatformManaged
+	SecurityProfile SecurityProfile `json:"securityProfile,omitempty"`
+
+	// scheduling is where the pod may run. Defaults to anywhere.
+	//
+	// +optional
+	Scheduling *Scheduling `json:"scheduling,omitempty"`
+
+	// podMetadata is added to the pod.
+	//
+	// +optional
+	PodMetadata *PodMetadata `json:"podMetadata,omitempty"`
+}
+
+// Fsync says when a write is on the volume.
+type Fsync string
+
+// The ways.
+const (
+	FsyncAlways      Fsync = "Always"
+	FsyncEverySecond Fsync = "EverySecond"
+)
+
+// ChildPolicy says whether the operator makes an object.
+type ChildPolicy string
+
+// The policies.
+const (
+	ChildManaged  ChildPolicy = "Managed"
+	ChildDisabled ChildPolicy = "Disabled"
+)
+
+// SecurityProfile says who chooses the user of the pod.
+type SecurityProfile string
+
+// The profiles.
+const (
+	SecurityRestricted      SecurityProfile = "Restricted"
+	SecurityPlatformManaged SecurityProfile = "PlatformManaged"
+)
+
+// PullSecret names a Secret.
+type PullSecret struct {
+	// name of the Secret.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="write the name of a Secret: lower-case letters, digits, '-' and '.'"
+	Name string `json:"name,omitempty"`
+}
+
+// ManagedTLS is how connections to a managed server are secured.
+//
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Secret' ? has(self.secretName) : !has(self.secretName)",message="secretName belongs to mode Secret: set both or neither"
+type ManagedTLS struct {
+	// mode is Disabled or Secret (only TLS, with the certificate of a Secret).
+	//
+	// +required
+	// +kubebuilder:validation:Enum=Disabled;Secret
+	Mode ManagedTLSMode `json:"mode,omitempty"`
+
+	// secretName is a Secret in the namespace of the RedisInstance with the entries tls.crt, tls.key and ca.crt, such as cert-manager writes. The
+	// certificate has to be valid for <name>-redis.<namespace>.svc. A renewed one is used without a restart.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="write the name of a Secret: lower-case letters, digits, '-' and '.'"
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// ManagedTLSMode is how connections to a managed server are secured.
+type ManagedTLSMode string
+
+// The modes of TLS of a managed server.
+const (
+	ManagedTLSDisabled ManagedTLSMode = "Disabled"
+	ManagedTLSSecret   ManagedTLSMode = "Secret"
+)
+
+// Scheduling is where a pod may run.
+//
+// +kubebuilder:validation:MinProperties=1
+type Scheduling struct {
+	// nodeSelector are the labels that the node has to have.
+	//
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// tolerations are the taints of nodes that do not matter.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// affinity is that of a pod. The API server checks it when the operator writes the pod's template: see condition Available.
+	//
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Affinity *runtime.RawExtension `json:"affinity,omitempty"`
+
+	// priorityClassName is the priority of the pod.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="write the name of a PriorityClass: lower-case letters, digits, '-' and '.'"
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+}
+
+// PodMetadata is added to a pod. What the operator sets itself wins.
+//
+// +kubebuilder:validation:MinProperties=1
+type PodMetadata struct {
+	// labels of the pod.
+	//
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.contains('lockstead.dev/') && !k.startsWith('app.kubernetes.io/'))",message="labels of lockstead.dev and app.kubernetes.io are the operator's"
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations of the pod.
+	//
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.contains('lockstead.dev/'))",message="annotations of lockstead.dev are the operator's"
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // Engine is a program that speaks the Redis protocol.
@@ -145,7 +375,7 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 type Storage struct {
-	// size of the volume. Defaults to 1Gi.
+	// size of the volume. Defaults to 1Gi. It can grow, if the storage class allows expansion.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Ti')) <= 0",message="write a size from 64Mi to 16Ti"
@@ -158,9 +388,28 @@ type Storage struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="write the name of a StorageClass: lower-case letters, digits, '-' and '.'"
 	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// whenDeleted is Retain (the volume outlives the RedisInstance, and one of the same name continues with it) or Delete. Defaults to Retain.
+	//
+	// +optional
+	// +kubebuilder:default=Retain
+	// +kubebuilder:validation:Enum=Retain;Delete
+	WhenDeleted WhenDeleted `json:"whenDeleted,omitempty"`
 }
 
-// ExternalServer is a Redis or Valkey server that somebody else runs. The operator administers users and functions on it.
+// WhenDeleted says what becomes of a volume.
+type WhenDeleted string
+
+// The two ways.
+const (
+	WhenDeletedRetain WhenDeleted = "Retain"
+	WhenDeletedDelete WhenDeleted = "Delete"
+)
+
+// ExternalServer is a Redis or Valkey server that somebody else runs. The operator administers functions, and unless aclManagement is Static also
+// users on it.
+//
+// +kubebuilder:validation:XValidation:rule="self.aclManagement == 'Static' ? has(self.tenantCredentials) : !has(self.tenantCredentials)",message="tenantCredentials belong to aclManagement: Static: set both or neither"
 type ExternalServer struct {
 	// host is the name or address of the server, as applications reach it.
 	//
@@ -190,6 +439,40 @@ type ExternalServer struct {
 	//
 	// +required
 	AdminCredentials AdminCredentials `json:"adminCredentials,omitzero"`
+
+	// aclManagement is Operator (each LockNamespace gets a user that is limited to its own keys) or Static (the server's users cannot be
+	// administered: all LockNamespaces share tenantCredentials, and nothing but convention keeps them apart).
+	//
+	// +optional
+	// +kubebuilder:default=Operator
+	// +kubebuilder:validation:Enum=Operator;Static
+	ACLManagement ACLManagement `json:"aclManagement,omitempty"`
+
+	// tenantCredentials are how all applications log in, for aclManagement Static. They are written into every binding.
+	//
+	// +optional
+	TenantCredentials *TenantCredentials `json:"tenantCredentials,omitempty"`
+}
+
+// ACLManagement says who administers the users of a server.
+type ACLManagement string
+
+// The two ways.
+const (
+	ACLManagementOperator ACLManagement = "Operator"
+	ACLManagementStatic   ACLManagement = "Static"
+)
+
+// TenantCredentials name a Secret with the user that all applications share.
+type TenantCredentials struct {
+	// secretName is a Secret in the namespace of the RedisInstance with the entries username and password, and the label
+	// lockstead.dev/credentials: "true".
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="write the name of a Secret: lower-case letters, digits, '-' and '.'"
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // ExternalTLS is how connections to an external server are secured.
@@ -211,10 +494,12 @@ const (
 	TLSDisabled TLSMode = "Disabled"
 )
 
-// AdminCredentials name a Secret with a user that may administer the server: run ACL, FUNCTION, CONFIG GET and INFO, and touch every key.
+// AdminCredentials name a Secret with a user that may administer the server: run ACL (unless aclManagement is Static), FUNCTION or SCRIPT,
+// CONFIG GET and INFO, and touch every key.
 type AdminCredentials struct {
 	// secretName is a Secret in the namespace of the RedisInstance with the entries username, password, and ca.crt if the certificate of the
-	// server comes from a private authority.
+	// server comes from a private authority. It has to have the label lockstead.dev/credentials: "true", which says that its owner means it to
+	// be sent to a server.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -225,7 +510,7 @@ type AdminCredentials struct {
 
 // RedisInstanceStatus is what the operator found and did.
 type RedisInstanceStatus struct {
-	// conditions are Available, LockSafe and Ready.
+	// conditions are Available, LockSafe, ACLProgrammed, TLSReady, Progressing, DeletionBlocked and Ready.
 	//
 	// +optional
 	// +listType=map
@@ -279,7 +564,28 @@ type RedisInstanceStatus struct {
 	//
 	// +optional
 	Server *ServerInfo `json:"server,omitempty"`
+
+	// capabilities are what the server was found to be able to do.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=64
+	Capabilities []Capability `json:"capabilities,omitempty"`
 }
+
+// Capability is something that a server can do.
+type Capability string
+
+// The capabilities.
+const (
+	// CapabilityACL: it has users that the operator administers.
+	CapabilityACL Capability = "ACL"
+	// CapabilityFunctions: applications call functions. Without it they run scripts that the operator loaded.
+	CapabilityFunctions Capability = "Functions"
+	// CapabilityDurable: it keeps every write that it acknowledged.
+	CapabilityDurable Capability = "Durable"
+)
 
 // Endpoint is where a server is.
 type Endpoint struct {
@@ -330,7 +636,7 @@ type ServerInfo struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=".status.conditions[?(@.type==\"Ready\")].status"
 // +kubebuilder:printcolumn:name="LockSafe",type=string,JSONPath=".status.conditions[?(@.type==\"LockSafe\")].status"
 // +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=".status.epoch"
-// +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=".status.lockNamespaces"
+// +kubebuilder:printcolumn:name="Tenants",type=integer,JSONPath=".status.lockNamespaces"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=".status.conditions[?(@.type==\"Ready\")].reason"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 40 lower-case letters, digits and '-', and begin with a letter, since the name of a Service derives from it"
