@@ -49,15 +49,26 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return string(output), nil
 }
 
-// render gives the objects that the chart makes.
+// render gives the objects that the chart makes for a release of another name.
 func render(t *testing.T, args ...string) objects {
 	t.Helper()
-	output, err := helm(t, slices.Concat([]string{"template", "locks", chart, "--namespace", "lockstead-system"}, args)...)
+	return renderRelease(t, "locks", args...)
+}
+
+func renderRelease(t *testing.T, release string, args ...string) objects {
+	t.Helper()
+	output, err := helm(t, slices.Concat([]string{"template", release, chart, "--namespace", "lockstead-system"}, args)...)
 	if err != nil {
 		t.Fatalf("helm template %q: %v\n%s", args, err, output)
 	}
+	return decode(t, output)
+}
+
+// decode reads YAML documents strictly.
+func decode(t *testing.T, documents string) objects {
+	t.Helper()
 	var all objects
-	for document := range strings.SplitSeq(output, "\n---\n") {
+	for document := range strings.SplitSeq(documents, "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
 			t.Fatalf("rendered YAML: %v\n%s", err, document)

@@ -15,10 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Applications hold locks in the default RedisInstance. Whatever is done with the release, it must stay the same object: one
-// that is deleted and made again has lost them all.
-func TestDefaultRedisInstanceOutlivesReleases(t *testing.T) {
-	t.Parallel()
+// startServer starts an API server, and gives a client and the path of a kubeconfig, both with every right.
+func startServer(t *testing.T) (client.Client, string) {
+	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run the tests with 'make test', or set it to the output of hack/cluster/assets.sh")
 	}
@@ -33,7 +32,7 @@ func TestDefaultRedisInstanceOutlivesReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := environment.AddUser(envtest.User{Name: "helm", Groups: []string{"system:masters"}}, nil)
+	admin, err := environment.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +48,14 @@ func TestDefaultRedisInstanceOutlivesReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return kube, kubeconfig
+}
+
+// Applications hold locks in the default RedisInstance. Whatever is done with the release, it must stay the same object: one
+// that is deleted and made again has lost them all.
+func TestDefaultRedisInstanceOutlivesReleases(t *testing.T) {
+	t.Parallel()
+	kube, kubeconfig := startServer(t)
 	uid := func() types.UID {
 		t.Helper()
 		instance := &unstructured.Unstructured{}
