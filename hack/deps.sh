@@ -3,14 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Makes sure that programs are there:
-#   hack/deps.sh redis-server buildah
+#   hack/deps.sh buildah
 # As root on Debian or Ubuntu it installs the packages of those that are missing; elsewhere it names them.
 set -euo pipefail
 
 missing=()
 for program in "$@"; do
   case $program in
-    redis-server) package=redis-server ;;
     buildah) package=buildah ;;
     *) echo "hack/deps.sh: unknown program $program" >&2; exit 2 ;;
   esac

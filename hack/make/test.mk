@@ -8,7 +8,8 @@ BENCH_FLAGS ?= -benchtime=1s
 # The tests start and stop the servers that they need themselves; these lines only make sure that the programs exist.
 # go test's own cache does not see a change of a server's binary, which is why a path with its version is passed.
 define test_env
-hack/deps.sh redis-server
+LOCKSTEAD_REDIS_SERVERS=$${LOCKSTEAD_REDIS_SERVERS:-$$(hack/servers.sh)}
+export LOCKSTEAD_REDIS_SERVERS
 KUBEBUILDER_ASSETS=$$(hack/cluster/assets.sh)
 export KUBEBUILDER_ASSETS
 HELM=$$(hack/helm.sh)

@@ -26,7 +26,7 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.PerServer(m)) }
 
 const (
 	// patience is far longer than any healthy step takes.

@@ -5,6 +5,7 @@ package redistest
 
 import (
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -19,8 +20,12 @@ type process struct {
 	done chan struct{}
 }
 
-func launch(name string, args ...string) (*process, error) {
+func launch(name string, args ...string) (*process, error) { return launchWith(name, args, nil, nil) }
+
+// launchWith starts a process with an environment, nil for the present one, and a place for all its output.
+func launchWith(name string, args, environment []string, output io.Writer) (*process, error) {
 	p := &process{cmd: exec.Command(name, args...), done: make(chan struct{})}
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environment, output, output
 	p.cmd.SysProcAttr = endWithParent()
 	started := make(chan error, 1)
 	go func() {

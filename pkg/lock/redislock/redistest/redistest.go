@@ -8,7 +8,8 @@
 //	server.Prepare(t, prefix, redisproto.Epoch{Number: 1, SelfArm: true})
 //	client := server.Admin(t)
 //
-// It needs redis-server in the PATH, or another server's path in LOCKSTEAD_REDIS_SERVER.
+// It needs redis-server in the PATH, or another server's path in LOCKSTEAD_REDIS_SERVER. LOCKSTEAD_REDIS_SERVERS names several, for the
+// tests that use Each or PerServer.
 package redistest
 
 import (
@@ -29,12 +30,10 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
-// BinaryVariable names the environment variable with the path of the server to test against.
-const BinaryVariable = "LOCKSTEAD_REDIS_SERVER"
-
 // Options describe a server. The zero value, or nil, is one that keeps everything it has acknowledged.
 type Options struct {
-	// Binary is the server. Defaults to what LOCKSTEAD_REDIS_SERVER says, else to redis-server in the PATH.
+	// Binary is the server, a Program's Path. Defaults to what LOCKSTEAD_REDIS_SERVER says, else to the first of LOCKSTEAD_REDIS_SERVERS, else to
+	// redis-server in the PATH.
 	Binary string
 	// Config are further lines of the configuration file, which win over the usual ones, for example "maxmemory 2mb".
 	Config []string
@@ -92,10 +91,14 @@ func Start(t testing.TB, opts *Options) *Server {
 
 func binary(t testing.TB, wanted string) string {
 	t.Helper()
-	name := cmp.Or(wanted, os.Getenv(BinaryVariable), "redis-server")
+	list, err := programs(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := cmp.Or(wanted, list[0].Path)
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Fatalf("redistest: no %s: run \"apt-get install -y redis-server\", or name a server in %s: %v", name, BinaryVariable, err)
+		t.Fatalf("redistest: no %s: run \"make test\", which brings its own, install the package redis-server, or name a server in %s: %v", name, BinaryVariable, err)
 	}
 	return path
 }

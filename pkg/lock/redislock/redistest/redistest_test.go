@@ -14,7 +14,7 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.PerServer(m)) }
 
 func TestServerKeepsAddressAndDataOverARestart(t *testing.T) {
 	server := redistest.Start(t, nil)
