@@ -26,7 +26,7 @@ type Options struct {
 	Connector *redisadmin.Connector
 	// Clock gives conditions their times. Defaults to the real one.
 	Clock clock.PassiveClock
-	// LockClock decides when a Lease is abandoned. Defaults to the boot clock.
+	// LockClock decides when a Lease is abandoned, and when a quarantine is over. Defaults to the boot clock.
 	LockClock lockclock.Clock
 }
 
@@ -45,7 +45,10 @@ func Setup(mgr manager.Manager, o Options) error {
 	for _, controller := range []interface {
 		Register(mgr manager.Manager) error
 	}{
-		redisinstance.NewController(client, reader, o.Connector, mgr.GetEventRecorder(redisinstance.Name), o.Clock),
+		redisinstance.New(redisinstance.Config{
+			Client: client, Reader: reader, Connector: o.Connector,
+			Recorder: mgr.GetEventRecorder(redisinstance.Name), Clock: o.Clock, LockClock: o.LockClock,
+		}),
 		locknamespace.New(locknamespace.Config{
 			Client: client, Reader: reader, Tenants: redisinstance.NewTenants(client, reader, o.Connector),
 			Recorder: mgr.GetEventRecorder(locknamespace.Name), Clock: o.Clock, DefaultInstance: o.DefaultInstance,

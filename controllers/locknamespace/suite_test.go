@@ -32,6 +32,7 @@ import (
 	"github.com/lockstead/lockstead/controllers/redisinstance"
 	"github.com/lockstead/lockstead/internal/redisadmin"
 	"github.com/lockstead/lockstead/pkg/binding"
+	lockclock "github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redistest"
 )
 
@@ -73,7 +74,9 @@ func (b *bench) restart(defaultInstance types.NamespacedName) {
 	manager, writes := controllertest.CountWrites(environment.Manager)
 	clock := clocktesting.NewFakeClock(time.Now())
 	b.writes = writes
-	b.instances = redisinstance.NewController(manager, manager, connector, events.NewFakeRecorder(100), clock)
+	b.instances = redisinstance.New(redisinstance.Config{
+		Client: manager, Reader: manager, Connector: connector, Recorder: events.NewFakeRecorder(100), Clock: clock, LockClock: lockclock.Monotonic(),
+	})
 	b.controller = locknamespace.New(locknamespace.Config{
 		Client: manager, Reader: manager, Tenants: redisinstance.NewTenants(manager, manager, connector),
 		Recorder: b.recorder, Clock: clock, DefaultInstance: defaultInstance,

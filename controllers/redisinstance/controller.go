@@ -28,6 +28,7 @@ import (
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/internal/redisadmin"
+	lockclock "github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
@@ -42,16 +43,36 @@ const (
 	periodUnavailable = 5 * time.Second
 )
 
+// Config is what a Controller needs.
+type Config struct {
+	// Client writes.
+	Client client.Client
+	// Reader sees everything that RBAC allows, uncached.
+	Reader client.Reader
+	// Connector opens connections to servers.
+	Connector *redisadmin.Connector
+	// Recorder takes the events.
+	Recorder events.EventRecorder
+	// Clock gives conditions and epochs their times.
+	Clock clock.PassiveClock
+	// LockClock measures quarantines.
+	LockClock lockclock.Clock
+}
+
 // Controller reconciles RedisInstances.
 type Controller struct {
 	servers
-	recorder events.EventRecorder
-	clock    clock.PassiveClock
+	recorder    events.EventRecorder
+	clock       clock.PassiveClock
+	quarantines *quarantines
 }
 
-// NewController returns a Controller. The reader has to see everything that RBAC allows, uncached.
-func NewController(c client.Client, reader client.Reader, connector *redisadmin.Connector, recorder events.EventRecorder, clock clock.PassiveClock) *Controller {
-	return &Controller{servers: servers{client: c, reader: reader, connector: connector}, recorder: recorder, clock: clock}
+// New returns a Controller.
+func New(config Config) *Controller {
+	return &Controller{
+		servers:  servers{client: config.Client, reader: config.Reader, connector: config.Connector},
+		recorder: config.Recorder, clock: config.Clock, quarantines: newQuarantines(config.LockClock),
+	}
 }
 
 // +kubebuilder:rbac:groups=lockstead.dev,resources=redisinstances,verbs=get;list;watch
@@ -131,7 +152,7 @@ func (c *Controller) next(instance *v1alpha1.RedisInstance, o observation) time.
 	case o.unavailable != nil:
 		return periodUnavailable
 	case !o.plan.grant:
-		return max(time.Second, min(period, o.plan.quarantineUntil.Sub(c.clock.Now())))
+		return max(time.Second, min(period, o.remaining))
 	}
 	return period
 }
@@ -201,7 +222,14 @@ func (c *Controller) program(ctx context.Context, instance *v1alpha1.RedisInstan
 		return serverProblem(err)
 	}
 	limit := instance.Spec.Limits.MaxTTL.Duration
-	p := decide(memoryOf(instance), f, c.clock.Now())
+	m := memoryOf(instance)
+	if !m.quarantineUntil.IsZero() {
+		m.remaining = c.quarantines.remaining(instance.UID, m.epoch, m.quarantineLength())
+	}
+	p := decide(m, f, c.clock.Now())
+	if !p.grant {
+		observed.remaining = c.quarantines.remaining(instance.UID, p.epoch, m.quarantineLength())
+	}
 	loaded, err := admin.EnsureLibrary(ctx)
 	if err != nil {
 		return serverProblem(err)
@@ -215,6 +243,9 @@ func (c *Controller) program(ctx context.Context, instance *v1alpha1.RedisInstan
 	// From here on the server and the status agree, also if something fails below.
 	observed.plan = p
 	remember(instance, server, p)
+	if p.grant {
+		c.quarantines.forget(instance.UID)
+	}
 	names, err := admin.TenantUsers(ctx)
 	if err != nil {
 		return serverProblem(err)

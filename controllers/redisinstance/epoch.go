@@ -15,7 +15,12 @@ type memory struct {
 	runID           string
 	quarantineUntil time.Time // zero is none
 	longestTTL      time.Duration
+	// remaining is how long this process has still to wait until a quarantine is over.
+	remaining time.Duration
 }
+
+// quarantineLength is how long nothing is granted after a loss.
+func (m memory) quarantineLength() time.Duration { return m.longestTTL + quarantineMargin }
 
 // found is what the server has now.
 type found struct {
@@ -38,18 +43,21 @@ type found struct {
 type plan struct {
 	epoch uint64
 	// grant: write and arm the records. Otherwise no lock is granted before quarantineUntil.
-	grant           bool
+	grant bool
+	// quarantineUntil is when the quarantine is expected to end. It is for people: what ends it is the clock of the process.
 	quarantineUntil time.Time
 	// lost says what was just found, if the server may have lost data.
 	lost string
 }
 
-// decide compares what the server has with what is remembered of it. It errs on the side of a quarantine.
+// decide compares what the server has with what is remembered of it. It errs on the side of a quarantine. The wall clock, now, makes epochs
+// grow and is shown to people; no quarantine is shortened by it.
 func decide(m memory, f found, now time.Time) plan {
 	lost := func(why string) plan {
-		// The status keeps whole seconds.
-		until := now.Add(m.longestTTL + time.Second).Truncate(time.Second)
-		return plan{epoch: redisproto.NextEpoch(max(f.epoch, f.highest), m.epoch, now.Unix()), quarantineUntil: until, lost: why}
+		return plan{
+			epoch:           redisproto.NextEpoch(max(f.epoch, f.highest), m.epoch, now.Unix()),
+			quarantineUntil: wholeSecond(now.Add(m.quarantineLength())), lost: why,
+		}
 	}
 	sameRun := m.runID != "" && m.runID == f.runID
 	kept := f.selfArm || sameRun || (f.armed > 0 && f.armed == f.epoch)
@@ -68,8 +76,8 @@ func decide(m memory, f found, now time.Time) plan {
 			return lost("the server restarted during the quarantine")
 		}
 		// Also if it was released: another RedisInstance of the same server may have waited for a shorter TTL.
-		if now.Before(m.quarantineUntil) {
-			return plan{epoch: m.epoch, quarantineUntil: m.quarantineUntil}
+		if m.remaining > 0 {
+			return plan{epoch: m.epoch, quarantineUntil: expected(m.quarantineUntil, now.Add(m.remaining))}
 		}
 		return plan{epoch: max(m.epoch, f.epoch, f.highest), grant: true}
 	case f.epoch == 0:
@@ -83,4 +91,21 @@ func decide(m memory, f found, now time.Time) plan {
 	default:
 		return plan{epoch: max(m.epoch, f.epoch, f.highest), grant: true}
 	}
+}
+
+// wholeSecond is the first whole second, which is what a status keeps, that is not before t.
+func wholeSecond(t time.Time) time.Time {
+	if whole := t.Truncate(time.Second); whole.Before(t) {
+		return whole.Add(time.Second)
+	}
+	return t
+}
+
+// expected is the time at which a quarantine ends, as it was told or, when that has become wrong, as it is known now.
+func expected(told, known time.Time) time.Time {
+	const tolerance = 5 * time.Second
+	if off := told.Sub(known); off.Abs() <= tolerance {
+		return told
+	}
+	return wholeSecond(known)
 }

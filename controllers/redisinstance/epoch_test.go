@@ -11,9 +11,9 @@ import (
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 500)
-	past, future := now.Add(-time.Second), now.Add(time.Minute)
+	past, future := time.Unix(1_799_999_000, 0), now.Add(time.Minute).Truncate(time.Second)
 	const hour = time.Hour
-	end := time.Unix(1_800_003_601, 0)
+	end := time.Unix(1_800_003_602, 0)
 	for name, tc := range map[string]struct {
 		memory    memory
 		found     found
@@ -68,13 +68,20 @@ func TestDecide(t *testing.T) {
 			memory{epoch: 7, runID: "a", longestTTL: hour}, found{epoch: 7, highest: 7, runID: "a", selfArm: true, incomplete: true}, false, 1_800_000_000, end, true,
 		},
 		"the quarantine lasts": {
-			memory{epoch: 9, runID: "a", quarantineUntil: future, longestTTL: hour}, found{highest: 9, runID: "a", selfArm: true}, false, 9, future, false,
+			memory{epoch: 9, runID: "a", quarantineUntil: future, remaining: time.Minute, longestTTL: hour}, found{highest: 9, runID: "a", selfArm: true}, false, 9, future, false,
 		},
 		"another RedisInstance of the server waited for less": {
-			memory{epoch: 9, runID: "a", quarantineUntil: future, longestTTL: hour}, found{epoch: 12, highest: 12, runID: "a", selfArm: true}, false, 9, future, false,
+			memory{epoch: 9, runID: "a", quarantineUntil: future, remaining: time.Minute, longestTTL: hour}, found{epoch: 12, highest: 12, runID: "a", selfArm: true}, false, 9, future, false,
 		},
 		"the epoch of a LockNamespace was raised by hand": {
 			memory{epoch: 7, runID: "a", longestTTL: hour}, found{epoch: 7, highest: 8, runID: "a", selfArm: true}, true, 8, time.Time{}, false,
+		},
+		"the wall clock jumped over the end of the quarantine": {
+			memory{epoch: 9, runID: "a", quarantineUntil: past, remaining: time.Minute, longestTTL: hour}, found{highest: 9, runID: "a", selfArm: true}, false, 9,
+			time.Unix(1_800_000_061, 0), false,
+		},
+		"the wall clock was set back during the quarantine": {
+			memory{epoch: 9, runID: "a", quarantineUntil: end, longestTTL: hour}, found{highest: 9, runID: "a", selfArm: true}, true, 9, time.Time{}, false,
 		},
 		"the quarantine is over": {
 			memory{epoch: 9, runID: "a", quarantineUntil: past, longestTTL: hour}, found{highest: 9, runID: "a", selfArm: true}, true, 9, time.Time{}, false,

@@ -94,10 +94,10 @@ func (b *bench) wantQuarantine(server *redistest.Server, a *application, whileWa
 	if got := a.acquire(server, "after"); got != whileWaiting {
 		b.t.Errorf("acquire during the quarantine: %s", got)
 	}
-	b.clock.SetTime(b.instance.Status.QuarantineUntil.Add(-time.Second))
+	b.pass(time.Hour)
 	b.reconcile()
 	b.wantUnavailable(v1alpha1.ReasonQuarantined)
-	b.clock.SetTime(b.instance.Status.QuarantineUntil.Time)
+	b.pass(time.Second)
 	raised := b.instance.Status.Epoch
 	b.reconcile()
 	b.wantReady()
@@ -109,6 +109,38 @@ func (b *bench) wantQuarantine(server *redistest.Server, a *application, whileWa
 		b.t.Errorf("acquire after the quarantine: %s, want epoch %d", got, raised)
 	}
 	b.wantNoWrites()
+}
+
+func TestNoClockThatIsSetShortensAQuarantine(t *testing.T) {
+	b, server := externalBench(t)
+	b.reconcile()
+	if err := server.Admin(t).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.reconcile()
+	b.wantUnavailable(v1alpha1.ReasonQuarantined)
+	b.pass(30 * time.Minute)
+	b.clock.Step(24 * time.Hour)
+	b.reconcile()
+	b.wantUnavailable(v1alpha1.ReasonQuarantined)
+	wantEnd := func(left time.Duration) {
+		t.Helper()
+		if off := b.instance.Status.QuarantineUntil.Sub(b.clock.Now().Add(left)); off.Abs() > 2*time.Second {
+			t.Errorf("the status tells an end that is %s off", off)
+		}
+	}
+	wantEnd(30 * time.Minute)
+	b.wantNoWrites()
+	// A process that takes over does not know how long it was, and waits for all of it.
+	b.startOperator(environment.Manager)
+	b.reconcile()
+	wantEnd(time.Hour)
+	b.pass(31 * time.Minute)
+	b.reconcile()
+	b.wantUnavailable(v1alpha1.ReasonQuarantined)
+	b.pass(30 * time.Minute)
+	b.reconcile()
+	b.wantReady()
 }
 
 func TestLostDataLeadToAQuarantineAndANewEpoch(t *testing.T) {

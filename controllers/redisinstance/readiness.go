@@ -21,6 +21,8 @@ type observation struct {
 	server *redisadmin.Server
 	// plan is set with server.
 	plan plan
+	// remaining is how long a quarantine still lasts.
+	remaining time.Duration
 }
 
 // conditions are the conditions for what was found, without times.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/controllers/redisinstance"
-	"github.com/lockstead/lockstead/internal/redisadmin"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
@@ -43,8 +42,7 @@ func TestAUserThatIsMadeDuringAReconciliationStays(t *testing.T) {
 		late = b.application("late")
 		late.program()
 	}}
-	connector := redisadmin.NewConnector(&redisadmin.Options{Dial: b.dial})
-	b.controller = redisinstance.NewController(watched, environment.Manager, connector, b.recorder, b.clock)
+	b.startOperator(watched)
 	b.reconcile()
 	if got := late.acquire(server, "k"); strings.ContainsAny(got, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		t.Errorf("acquire with the user that was made in between: %s", got)

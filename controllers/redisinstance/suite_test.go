@@ -29,6 +29,7 @@ import (
 	"github.com/lockstead/lockstead/controllers/controllertest"
 	"github.com/lockstead/lockstead/controllers/redisinstance"
 	"github.com/lockstead/lockstead/internal/redisadmin"
+	lockclock "github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redistest"
 )
@@ -45,6 +46,7 @@ type bench struct {
 	tenants    *redisinstance.Tenants
 	writes     *controllertest.Writes
 	clock      *clocktesting.FakeClock
+	lockClock  *processClock
 	recorder   *events.FakeRecorder
 	instance   *v1alpha1.RedisInstance
 	// address is where the server is that every connection goes to; empty is nowhere.
@@ -57,15 +59,37 @@ func newBench(t *testing.T, spec v1alpha1.RedisInstanceSpec) *bench {
 	t.Helper()
 	b := &bench{
 		t: t, namespace: environment.Namespace(t, nil), clock: clocktesting.NewFakeClock(time.Now()), recorder: events.NewFakeRecorder(100),
+		lockClock: &processClock{},
 	}
-	connector := redisadmin.NewConnector(&redisadmin.Options{Dial: b.dial})
 	manager, writes := controllertest.CountWrites(environment.Manager)
 	b.writes = writes
-	b.controller = redisinstance.NewController(manager, manager, connector, b.recorder, b.clock)
-	b.tenants = redisinstance.NewTenants(manager, manager, connector)
+	b.startOperator(manager)
 	b.instance = &v1alpha1.RedisInstance{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "locks"}, Spec: spec}
 	environment.Create(t, b.instance)
 	return b
+}
+
+// startOperator makes the controllers anew, as a process that has just become the leader does.
+func (b *bench) startOperator(c client.Client) {
+	connector := redisadmin.NewConnector(&redisadmin.Options{Dial: b.dial})
+	b.controller = redisinstance.New(redisinstance.Config{
+		Client: c, Reader: c, Connector: connector, Recorder: b.recorder, Clock: b.clock, LockClock: b.lockClock,
+	})
+	b.tenants = redisinstance.NewTenants(c, c, connector)
+}
+
+// processClock is the clock of the operator's process, which the test moves.
+type processClock struct {
+	lockclock.Clock
+	at lockclock.Instant
+}
+
+func (c *processClock) Now() lockclock.Instant { return c.at }
+
+// pass lets time pass on all clocks.
+func (b *bench) pass(d time.Duration) {
+	b.clock.Step(d)
+	b.lockClock.at = b.lockClock.at.Add(d)
 }
 
 func (b *bench) dial(ctx context.Context, network, _ string) (net.Conn, error) {
