@@ -21,7 +21,7 @@ import (
 )
 
 // FromBinding makes a driver with a client of its own for the server that the binding names. It does not connect: a server that is down shows at the
-// first request. Access and MaxTTL are the binding's. Use the binding's Prefix with lock.New.
+// first request. Access, MaxTTL and Operated are the binding's. Use the binding's Prefix with lock.New.
 //
 // Rotated passwords and certificates are used from the next connection on, when Options.Reload or Update tell of them; connections that
 // are open stay, since the server keeps them.
@@ -36,14 +36,14 @@ func FromBinding(b *binding.Binding, opts *Options) (*Driver, error) {
 	if opts != nil {
 		o = *opts
 	}
-	o.Access, o.MaxTTL = b.Redis.Access, b.TTLMax
+	o.Access, o.MaxTTL, o.Operated = b.Redis.Access, b.TTLMax, true
 	o, err := o.resolve()
 	if err != nil {
 		return nil, err
 	}
 	s := &source{opened: b, reload: o.Reload, current: b, timeout: o.AttemptTimeout}
 	client := redis.NewClient(s.clientOptions())
-	return &Driver{client: client, options: o, operations: newOperations(), listener: newListener(client, o), source: s}, nil
+	return &Driver{client: client, options: o, operations: newOperations(o.Operated), listener: newListener(client, o), source: s}, nil
 }
 
 // Update tells a driver of FromBinding that the binding has changed. If it names another backend, all calls fail with
@@ -85,6 +85,12 @@ func (s *source) clientOptions() *redis.Options {
 		DisableIdentity:            true,
 		MaintNotificationsConfig:   &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+}
+
+func (s *source) access() binding.Access {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current.Redis.Access
 }
 
 func (s *source) failed() error {

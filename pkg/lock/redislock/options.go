@@ -17,6 +17,10 @@ type Options struct {
 	// Access says whether the driver calls functions or sends scripts. FromBinding takes it from the binding. Defaults to
 	// binding.AccessFunctions.
 	Access binding.Access
+	// Operated says that the operator looks after the server, for a client of the application's own with the credentials of a binding. With
+	// binding.AccessScripts the driver then sends no script that the operator has not loaded, since the operator decides after a restart when
+	// locks are granted again. FromBinding sets it. Defaults to false.
+	Operated bool
 	// MaxTTL is the longest TTL that the driver asks for, in whole milliseconds; the server may refuse shorter ones.
 	// FromBinding takes it from the binding. Defaults to 24 h.
 	MaxTTL time.Duration

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
@@ -50,7 +51,7 @@ func New(client redis.UniversalClient, opts *Options) (*Driver, error) {
 	if client == nil {
 		return nil, errors.New("redislock: the client is nil")
 	}
-	return &Driver{client: client, options: o, operations: newOperations(), listener: newListener(client, o)}, nil
+	return &Driver{client: client, options: o, operations: newOperations(o.Operated), listener: newListener(client, o)}, nil
 }
 
 // Limits tells what durations Redis can keep.
@@ -183,6 +184,14 @@ func (d *Driver) changed() error {
 		return nil
 	}
 	return d.source.failed()
+}
+
+// access is how requests are sent now. A server that was replaced by one with functions, or by one without, changes it in the binding.
+func (d *Driver) access() binding.Access {
+	if d.source == nil {
+		return d.options.Access
+	}
+	return d.source.access()
 }
 
 // check refuses what the contract of a driver excludes, since the server must never see a TTL that it would cut.

@@ -26,17 +26,23 @@ type operation struct {
 
 type operations struct{ acquire, renew, release, inspect operation }
 
-func newOperations() operations {
+// newOperations are those for a server that an operator looks after, or that none does.
+func newOperations(operated bool) operations {
+	acquire := redisproto.AcquireScript()
+	if operated {
+		acquire = redisproto.AcquireOperatedScript()
+	}
 	return operations{
-		acquire: operation{"acquire", redisproto.FunctionAcquire, false, redisproto.AcquireScript()},
+		acquire: operation{"acquire", redisproto.FunctionAcquire, false, acquire},
 		renew:   operation{"renew", redisproto.FunctionRenew, false, redisproto.RenewScript()},
 		release: operation{"release", redisproto.FunctionRelease, false, redisproto.ReleaseScript()},
 		inspect: operation{"inspect", redisproto.FunctionInspect, true, redisproto.InspectScript()},
 	}
 }
 
-// run sends the request once; a script that the server does not have, and so did not run, is sent once more, in full.
-func (o operation) run(ctx context.Context, client redis.UniversalClient, access binding.Access, keys []string, args []any) (any, error) {
+// run sends the request once; a script that the server does not have, and so did not run, is sent once more, in full, unless an operator decides
+// when it is loaded.
+func (o operation) run(ctx context.Context, client redis.UniversalClient, access binding.Access, operated bool, keys []string, args []any) (any, error) {
 	switch {
 	case access == binding.AccessFunctions && o.readOnly:
 		return send(ctx, client, "fcall_ro", o.function, keys, args)
@@ -44,7 +50,7 @@ func (o operation) run(ctx context.Context, client redis.UniversalClient, access
 		return send(ctx, client, "fcall", o.function, keys, args)
 	}
 	reply, err := send(ctx, client, "evalsha", o.script.SHA1, keys, args)
-	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if operated || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return reply, err
 	}
 	reply, full := send(ctx, client, "eval", o.script.Source, keys, args)
@@ -136,7 +142,7 @@ func (d *Driver) call(ctx context.Context, o operation, key driver.Key, limit ti
 	defer cancel()
 	answers := make(chan answer, 1)
 	started := d.start(func() {
-		reply, err := o.run(attempt, d.client, d.options.Access, keys, args)
+		reply, err := o.run(attempt, d.client, d.access(), d.options.Operated, keys, args)
 		answers <- answer{reply, err}
 	})
 	if !started {

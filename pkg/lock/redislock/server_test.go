@@ -235,3 +235,44 @@ func TestScriptsAreSentWhenTheServerForgotThem(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// On a server without functions it is the loaded script that says that locks may be granted, so nobody but the operator may load it.
+func TestOnAnOperatedServerOnlyTheOperatorLoadsScripts(t *testing.T) {
+	server := startServer(t, binding.AccessScripts)
+	admin := server.Admin(t)
+	if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	// A user who may do everything, as the one that applications share where nobody can administer users.
+	d := openClient(t, server.ClientOptions("admin", server.AdminPassword()), &redislock.Options{Access: binding.AccessScripts, Operated: true})
+	_, err := d.Acquire(t.Context(), request("order:1"))
+	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonNoScript)
+	server.PreloadScripts(t)
+
+	setEpoch := func(value string) {
+		if err := admin.Set(t.Context(), redisproto.EpochKey(prefix), value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mayNot := epoch
+	mayNot.SelfArm = false
+	setEpoch(mayNot.String())
+	_, err = d.Acquire(t.Context(), request("order:1"))
+	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonNotArmed)
+	if err := admin.Del(t.Context(), redisproto.EpochKey(prefix)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.Acquire(t.Context(), request("order:1"))
+	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonNoEpoch)
+	setEpoch(epoch.String())
+	req := request("order:1")
+	mustAcquire(t, d, req)
+	// What is held can be renewed and released while nothing is granted.
+	setEpoch(mayNot.String())
+	if _, err := d.Renew(t.Context(), renew(req)); err != nil {
+		t.Error(err)
+	}
+	if err := d.Release(t.Context(), release(req)); err != nil {
+		t.Error(err)
+	}
+}

@@ -19,6 +19,9 @@ var functions string
 //go:embed acquire_script.lua
 var acquireScript string
 
+//go:embed acquire_operated_script.lua
+var acquireOperatedScript string
+
 // LibraryName is the name of the function library.
 const LibraryName = "lockstead"
 
@@ -75,9 +78,7 @@ type Script struct {
 	SHA1 string
 }
 
-// The scripts have the keys, arguments and replies of the functions of the same name. There is no arming: a server that lost its data
-// grants again at once, with a greater epoch taken from its clock, so exclusion does not survive the loss, and tokens grow as long as
-// that clock is not set back.
+// The scripts have the keys, arguments and replies of the functions of the same name.
 //
 // They have no "#!lua" line, which servers before Redis 7 do not know. Without it a server that is out of memory refuses single commands
 // and not the whole script, so that release and renew, which need no memory, still run.
@@ -87,8 +88,15 @@ func scriptOf(call string) Script {
 	return Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
 }
 
-// AcquireScript is FunctionAcquire as a script.
+// AcquireScript is FunctionAcquire as a script for a server that no operator looks after. There is no arming: a server that lost its data
+// grants again at once, with a greater epoch taken from its clock, so exclusion does not survive the loss, and tokens grow as long as
+// that clock is not set back.
 func AcquireScript() Script { return scriptOf(acquireScript) }
+
+// AcquireOperatedScript is FunctionAcquire as a script for a server that an operator looks after. SelfArm of the epoch record says whether it
+// grants. Only the operator loads it: a server that has restarted does not have it, and grants nothing until the operator has found out
+// whether locks were lost.
+func AcquireOperatedScript() Script { return scriptOf(acquireOperatedScript) }
 
 // RenewScript is FunctionRenew as a script.
 func RenewScript() Script { return scriptOf("return renew(KEYS, ARGV)\n") }
@@ -99,7 +107,8 @@ func ReleaseScript() Script { return scriptOf("return release(KEYS, ARGV)\n") }
 // InspectScript is FunctionInspect as a script.
 func InspectScript() Script { return scriptOf("return inspect(KEYS)\n") }
 
-// Scripts are all scripts, for an operator that preloads them.
-func Scripts() []Script {
-	return []Script{AcquireScript(), RenewScript(), ReleaseScript(), InspectScript()}
-}
+// HolderScripts are what holders and people need, which an operator loads at any time.
+func HolderScripts() []Script { return []Script{RenewScript(), ReleaseScript(), InspectScript()} }
+
+// GrantScripts are what grants locks, which an operator loads when the server may grant.
+func GrantScripts() []Script { return []Script{AcquireOperatedScript()} }

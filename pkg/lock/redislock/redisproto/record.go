@@ -53,7 +53,7 @@ type Epoch struct {
 	// MaxTTL is the longest TTL that is granted, in whole milliseconds; zero is any. A quarantine lasts that long.
 	MaxTTL time.Duration
 	// SelfArm says that the server may grant after a restart without waiting for the operator: for one server that acknowledges
-	// nothing before it is on disk.
+	// nothing before it is on disk. On a server without functions it says that the server may grant now.
 	SelfArm bool
 }
 

@@ -243,7 +243,8 @@ func (s *Server) PreloadScripts(t testing.TB) {
 	t.Helper()
 	client := s.newClient(adminName, s.password)
 	defer func() { _ = client.Close() }()
-	for _, script := range redisproto.Scripts() {
+	scripts := append(redisproto.HolderScripts(), redisproto.GrantScripts()...)
+	for _, script := range append(scripts, redisproto.AcquireScript()) {
 		if err := client.ScriptLoad(t.Context(), script.Source).Err(); err != nil {
 			t.Fatalf("redistest: %v", err)
 		}

@@ -1,0 +1,13 @@
+-- The operator of the server decides whether locks are granted. It writes the epoch record, whose last part says "may grant", and loads this script,
+-- which is gone after a restart: a server that may have lost data grants nothing until the operator has looked at it.
+local function check_epoch(prefix, epoch, max_ttl, may_grant)
+  if not epoch then
+    return nil, nil, fail('NOEPOCH', 'the lock namespace has no epoch record')
+  end
+  if may_grant ~= '1' then
+    return nil, nil, fail('NOTARMED', 'the lock namespace is not armed')
+  end
+  return epoch, max_ttl, nil
+end
+
+return acquire(KEYS, ARGV, check_epoch)
