@@ -25,6 +25,7 @@ import (
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/controllers"
 	"github.com/lockstead/lockstead/controllers/controllertest"
+	"github.com/lockstead/lockstead/controllers/redisinstance"
 	"github.com/lockstead/lockstead/internal/redisadmin"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redistest"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
@@ -163,7 +164,8 @@ func TestRedisInARunningOperator(t *testing.T) {
 		},
 	}}
 	environment.Create(t, instance, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "admin"}, StringData: map[string]string{"username": "admin", "password": server.AdminPassword()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "admin", Labels: map[string]string{redisinstance.LabelCredentials: "true"}},
+		StringData: map[string]string{"username": "admin", "password": server.AdminPassword()},
 	})
 	awaitReason(t, lns, v1alpha1.ReasonReady)
 	environment.Get(t, lns)

@@ -139,7 +139,7 @@ func (c *Controller) reconcile(ctx context.Context, lns *v1alpha1.LockNamespace)
 	if err == nil && v.reason == "" {
 		lns.Status.Binding = &v1alpha1.BindingReference{Name: secretName(lns)}
 	}
-	return outcome{programmed: v}, result, err
+	return outcome{programmed: v, shared: err == nil && e.instance != nil && !redisinstance.Isolated(e.instance)}, result, err
 }
 
 // gather looks up what the decision needs.

@@ -30,6 +30,8 @@ type outcome struct {
 	accepted verdict
 	// programmed is what was in the way, or zero. Only meaningful without an objection.
 	programmed verdict
+	// shared: nothing on the server keeps the LockNamespace apart from others.
+	shared bool
 }
 
 // setConditions derives all conditions from an outcome.
@@ -53,7 +55,12 @@ func setConditions(lns *v1alpha1.LockNamespace, o outcome, now time.Time) {
 		set(v1alpha1.ConditionReady, metav1.ConditionFalse, o.programmed)
 		return
 	}
-	set(v1alpha1.ConditionProgrammed, metav1.ConditionTrue, verdict{v1alpha1.ReasonProgrammed, "The backend and Secret " + secretName(lns) + " are in place."})
+	if o.shared {
+		set(v1alpha1.ConditionProgrammed, metav1.ConditionTrue, verdict{v1alpha1.ReasonNotEnforced, "The backend and Secret " + secretName(lns) + " are in place. " +
+			"All applications log in to the server as one user, so nothing but convention keeps them away from each other's locks."})
+	} else {
+		set(v1alpha1.ConditionProgrammed, metav1.ConditionTrue, verdict{v1alpha1.ReasonProgrammed, "The backend and Secret " + secretName(lns) + " are in place."})
+	}
 	set(v1alpha1.ConditionReady, metav1.ConditionTrue, verdict{v1alpha1.ReasonReady, "Mount Secret " + secretName(lns) + " and lock."})
 }
 

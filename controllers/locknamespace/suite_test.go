@@ -272,7 +272,8 @@ func (b *bench) redis(change ...func(*v1alpha1.RedisInstanceSpec)) (*v1alpha1.Re
 	server := redistest.Start(b.t, nil)
 	b.address = server.Addr()
 	environment.Create(b.t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "admin"}, StringData: map[string]string{"username": "admin", "password": server.AdminPassword()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "admin", Labels: map[string]string{redisinstance.LabelCredentials: "true"}},
+		StringData: map[string]string{"username": "admin", "password": server.AdminPassword()},
 	})
 	instance := b.instance(change...)
 	b.examine(instance)

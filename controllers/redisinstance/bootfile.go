@@ -30,8 +30,8 @@ func systemUsers(operatorPassword, probePassword string) []redisproto.User {
 }
 
 // tenantUser is the user of a LockNamespace on the server of the RedisInstance with this UID.
-func tenantUser(instanceUID, name, prefix string, hashes []string) redisproto.User {
-	rules := append(redisproto.TenantRules(prefix, binding.AccessFunctions), redisadmin.UserMark(keyRoot, instanceUID))
+func tenantUser(instanceUID, name, prefix string, access binding.Access, hashes []string) redisproto.User {
+	rules := append(redisproto.TenantRules(prefix, access), redisadmin.UserMark(keyRoot, instanceUID))
 	return redisproto.User{Name: name, PasswordHashes: hashes, Rules: rules}
 }
 

@@ -230,21 +230,31 @@ func (c *Controller) program(ctx context.Context, instance *v1alpha1.RedisInstan
 	if !p.grant {
 		observed.remaining = c.quarantines.remaining(instance.UID, p.epoch, m.quarantineLength())
 	}
-	loaded, err := admin.EnsureLibrary(ctx)
-	if err != nil {
+	if server.Functions {
+		// Before the records: loading it disarms.
+		if err := c.load(ctx, admin, server, p); err != nil {
+			return err
+		}
+	}
+	if err := carryOut(ctx, admin, p, records(p, mayGrant(server), limit, tenants, epochs), limit, mayGrant(server)); err != nil {
 		return serverProblem(err)
 	}
-	if loaded {
-		log.FromContext(ctx).Info("loaded the function library", "engine", server.Engine, "version", server.Version)
-	}
-	if err := carryOut(ctx, admin, p, records(p, f.selfArm, limit, tenants, epochs), limit, f.selfArm); err != nil {
-		return serverProblem(err)
+	if !server.Functions {
+		// After the records: the server grants as soon as it has it.
+		if err := c.load(ctx, admin, server, p); err != nil {
+			return err
+		}
 	}
 	// From here on the server and the status agree, also if something fails below.
 	observed.plan = p
 	remember(instance, server, p)
 	if p.grant {
 		c.quarantines.forget(instance.UID)
+	}
+	if !Isolated(instance) {
+		// No user is administered, but applications need the one that they share.
+		_, err := c.readCredentials(ctx, instance.Namespace, instance.Spec.External.TenantCredentials.SecretName)
+		return err
 	}
 	names, err := admin.TenantUsers(ctx)
 	if err != nil {
@@ -266,6 +276,15 @@ func (c *Controller) program(ctx context.Context, instance *v1alpha1.RedisInstan
 	return serverProblem(err)
 }
 
+// load loads the code that applications run.
+func (c *Controller) load(ctx context.Context, admin *redisadmin.Client, server redisadmin.Server, p plan) error {
+	loaded, err := loadCode(ctx, admin, server, p.grant)
+	if loaded {
+		log.FromContext(ctx).Info("loaded the lock protocol", "engine", server.Engine, "version", server.Version, "access", access(server))
+	}
+	return serverProblem(err)
+}
+
 func memoryOf(instance *v1alpha1.RedisInstance) memory {
 	m := memory{epoch: uint64(max(instance.Status.Epoch, 0)), runID: instance.Status.RunID}
 	if until := instance.Status.QuarantineUntil; until != nil {
@@ -279,12 +298,31 @@ func memoryOf(instance *v1alpha1.RedisInstance) memory {
 
 func remember(instance *v1alpha1.RedisInstance, server redisadmin.Server, p plan) {
 	instance.Status.Server = &v1alpha1.ServerInfo{Engine: server.Engine, Version: server.Version}
+	instance.Status.Capabilities = capabilities(instance, server)
 	instance.Status.RunID = server.RunID
 	instance.Status.Epoch = int64(p.epoch) //nolint:gosec // Unix seconds.
 	instance.Status.QuarantineUntil = nil
 	if !p.grant {
 		instance.Status.QuarantineUntil = &metav1.Time{Time: p.quarantineUntil}
 	}
+}
+
+// capabilities are what applications gain from a server.
+func capabilities(instance *v1alpha1.RedisInstance, server redisadmin.Server) []v1alpha1.Capability {
+	var found []v1alpha1.Capability
+	for _, c := range []struct {
+		has        bool
+		capability v1alpha1.Capability
+	}{
+		{Isolated(instance), v1alpha1.CapabilityACL},
+		{server.Functions, v1alpha1.CapabilityFunctions},
+		{server.Durable(), v1alpha1.CapabilityDurable},
+	} {
+		if c.has {
+			found = append(found, c.capability)
+		}
+	}
+	return found
 }
 
 // report writes the conditions into the status.

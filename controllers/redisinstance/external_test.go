@@ -290,6 +290,18 @@ func TestServersThatCannotBeAdministered(t *testing.T) {
 			t.Errorf("message is %q", message)
 		}
 	})
+	t.Run("a Secret that nobody means to be sent", func(t *testing.T) {
+		b := newBench(t, external())
+		b.address = "127.0.0.1:1"
+		environment.Create(t, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "admin"}, StringData: map[string]string{"username": "a", "password": "b"},
+		})
+		b.reconcile()
+		want := "kubectl -n " + b.namespace + " label secret admin lockstead.dev/credentials=true"
+		if message := b.wantUnavailable(v1alpha1.ReasonCredentialsInvalid); !strings.Contains(message, want) {
+			t.Errorf("message is %q, want one with %q", message, want)
+		}
+	})
 	t.Run("broken CA", func(t *testing.T) {
 		spec := external()
 		spec.External.TLS.Mode = v1alpha1.TLSVerify

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/internal/redisadmin"
+	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
@@ -58,9 +59,11 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 	if err != nil {
 		return found{}, nil, err //nolint:wrapcheck // redisadmin says what was done.
 	}
-	armed, err := client.ArmedEpochs(ctx, keyRoot, whole)
-	if err != nil {
-		return found{}, nil, err //nolint:wrapcheck // As above.
+	var armed map[string]uint64
+	if server.Functions {
+		if armed, err = client.ArmedEpochs(ctx, keyRoot, whole); err != nil {
+			return found{}, nil, err //nolint:wrapcheck // As above.
+		}
 	}
 	f := found{epoch: epochs[whole].Number, armed: armed[whole], runID: server.RunID, selfArm: server.SelfArm()}
 	for _, epoch := range epochs {
@@ -92,6 +95,30 @@ func records(p plan, selfArm bool, limit time.Duration, t tenants, epochs map[st
 		}
 	}
 	return wanted
+}
+
+// loadCode loads what applications run. The code that grants locks comes last, since on a server without functions its presence is what lets the
+// server grant.
+func loadCode(ctx context.Context, client *redisadmin.Client, server redisadmin.Server, grant bool) (loaded bool, err error) {
+	if server.Functions {
+		return client.EnsureLibrary(ctx) //nolint:wrapcheck // redisadmin says what was done.
+	}
+	scripts := redisproto.HolderScripts()
+	if grant {
+		scripts = append(scripts, redisproto.GrantScripts()...)
+	}
+	return client.EnsureScripts(ctx, scripts) //nolint:wrapcheck // As above.
+}
+
+// mayGrant is what the last part of an epoch record is to say while the server may grant.
+func mayGrant(server redisadmin.Server) bool { return server.SelfArm() || !server.Functions }
+
+// access is how applications run the lock protocol on a server.
+func access(server redisadmin.Server) binding.Access {
+	if server.Functions {
+		return binding.AccessFunctions
+	}
+	return binding.AccessScripts
 }
 
 // carryOut writes what the plan asks for. The server's own record comes first, so that a tenant's never has a newer epoch than it.

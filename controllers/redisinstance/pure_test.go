@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/internal/redisadmin"
+	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
@@ -120,8 +121,8 @@ func TestBootFile(t *testing.T) {
 	t.Parallel()
 	hash := redisproto.PasswordHash("x")
 	system := systemUsers("operator-word", "probe-word")
-	b := tenantUser("uid", "lk-b", redisproto.Prefix("lk", "a/b"), []string{hash})
-	a := tenantUser("uid", "lk-a", redisproto.Prefix("lk", "a/a"), []string{hash})
+	b := tenantUser("uid", "lk-b", redisproto.Prefix("lk", "a/b"), binding.AccessFunctions, []string{hash})
+	a := tenantUser("uid", "lk-a", redisproto.Prefix("lk", "a/a"), binding.AccessFunctions, []string{hash})
 	text, err := bootFile(system, []redisproto.User{b, a})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +194,8 @@ func TestUnsupportedServers(t *testing.T) {
 		"good":         {redisadmin.Server{Primary: true, Functions: true}, ""},
 		"a cluster":    {redisadmin.Server{Primary: true, Functions: true, Cluster: true}, "cluster mode"},
 		"a replica":    {redisadmin.Server{Functions: true}, "replica"},
-		"no functions": {redisadmin.Server{Primary: true, Engine: "Redis", Version: "6.2"}, "Redis 6.2 has no functions"},
+		"only scripts": {redisadmin.Server{Primary: true, Scripts: true}, ""},
+		"neither":      {redisadmin.Server{Primary: true, Engine: "Redis", Version: "7.2"}, "Grant it FUNCTION, or SCRIPT"},
 	} {
 		err := unsupported(tc.server)
 		if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {

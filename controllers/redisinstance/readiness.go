@@ -46,6 +46,9 @@ func availability(o observation) metav1.Condition {
 		c.Reason = v1alpha1.ReasonQuarantined
 		c.Message = fmt.Sprintf("The server may have lost locks that are still held. It grants nothing before %s, when the longest TTL is over; "+
 			"locks that it has can be renewed and released.", o.plan.quarantineUntil.UTC().Format(time.RFC3339))
+	case o.server != nil && !o.server.Functions:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonAvailable
+		c.Message = "The server is programmed and grants locks. It has no functions, so applications run scripts, and after a restart it grants nothing until the operator has loaded them."
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonAvailable, "The server is programmed and grants locks."
 	}
@@ -91,8 +94,8 @@ func unsupported(server redisadmin.Server) error {
 		why = "The server runs in cluster mode, which is not supported. Use a single server."
 	case !server.Primary:
 		why = "The server is a replica. Name its primary."
-	case !server.Functions:
-		why = fmt.Sprintf("%s %s has no functions. Use Redis 7.0 or Valkey 7.2, or newer, and let the operator's user run FUNCTION.", server.Engine, server.Version)
+	case !server.Functions && !server.Scripts:
+		why = fmt.Sprintf("%s %s lets the operator's user load neither functions nor scripts. Grant it FUNCTION, or SCRIPT on a server without functions.", server.Engine, server.Version)
 	default:
 		return nil
 	}

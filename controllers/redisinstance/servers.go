@@ -8,11 +8,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
@@ -71,34 +69,21 @@ func (s *servers) managedLogin(ctx context.Context, instance *v1alpha1.RedisInst
 // externalLogin reads the credentials of an external server.
 func (s *servers) externalLogin(ctx context.Context, instance *v1alpha1.RedisInstance) (login, error) {
 	name := instance.Spec.External.AdminCredentials.SecretName
-	invalid := func(format string, args ...any) error {
-		return &unavailableError{v1alpha1.ReasonCredentialsInvalid, fmt.Sprintf(format, args...)}
-	}
-	secret, err := getSecret(ctx, s.reader, instance.Namespace, name)
-	if apierrors.IsNotFound(err) {
-		return login{}, invalid("Secret %s does not exist. Create it with the entries username and password of a user that may administer the server.", name)
-	}
+	admin, err := s.readCredentials(ctx, instance.Namespace, name)
 	if err != nil {
-		return login{}, fmt.Errorf("get Secret %s: %w", name, err)
-	}
-	for _, entry := range []string{entryUsername, entryPassword} {
-		if len(secret.Data[entry]) == 0 {
-			return login{}, invalid("Secret %s has no entry %s. Add it.", name, entry)
-		}
+		return login{}, err
 	}
 	at := endpoint(instance)
-	in := login{target: redisadmin.Target{
-		Address: address(at), Username: string(secret.Data[entryUsername]), Password: string(secret.Data[entryPassword]),
-	}}
+	in := login{target: redisadmin.Target{Address: address(at), Username: admin.username, Password: admin.password}}
 	if at.TLS == v1alpha1.TLSDisabled {
 		return in, nil
 	}
-	in.ca = secret.Data[entryCA]
+	in.ca = admin.ca
 	in.target.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: at.Host}
 	if len(in.ca) > 0 {
 		roots := x509.NewCertPool()
 		if !roots.AppendCertsFromPEM(in.ca) {
-			return login{}, invalid("Entry %s of Secret %s has no certificate. Write the authority's certificate as PEM, or remove the entry.", entryCA, name)
+			return login{}, invalidCredentials("Entry %s of Secret %s has no certificate. Write the authority's certificate as PEM, or remove the entry.", entryCA, name)
 		}
 		in.target.TLS.RootCAs = roots
 	}

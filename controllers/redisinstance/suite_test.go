@@ -121,7 +121,8 @@ func externalBench(t *testing.T, config ...string) (*bench, *redistest.Server) {
 
 func (b *bench) secret(name string, entries map[string]string) {
 	b.t.Helper()
-	environment.Create(b.t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}, StringData: entries})
+	labels := map[string]string{redisinstance.LabelCredentials: "true"}
+	environment.Create(b.t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: labels}, StringData: entries})
 }
 
 func (b *bench) getSecret(name string) *corev1.Secret {

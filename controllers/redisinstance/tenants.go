@@ -67,10 +67,24 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 		return binding.Redis{}, notAvailable(err)
 	}
 	defer server.Close()
-	if err := programEpoch(ctx, server, instance, tenant); err != nil {
+	found, err := server.Probe(ctx)
+	if err != nil {
 		return binding.Redis{}, notAvailable(err)
 	}
-	user := tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, []string{redisproto.PasswordHash(tenant.Password)})
+	if err := programEpoch(ctx, server, found, instance, tenant); err != nil {
+		return binding.Redis{}, notAvailable(err)
+	}
+	at := endpoint(instance)
+	reached := binding.Redis{
+		Host: at.Host, Port: int(at.Port), Username: tenant.Username, Password: tenant.Password,
+		TLS: at.TLS == v1alpha1.TLSVerify, CA: in.ca, Access: access(found),
+	}
+	if !Isolated(instance) {
+		shared, err := t.servers.readCredentials(ctx, instance.Namespace, instance.Spec.External.TenantCredentials.SecretName)
+		reached.Username, reached.Password = shared.username, shared.password
+		return reached, ownReason(err)
+	}
+	user := tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, access(found), []string{redisproto.PasswordHash(tenant.Password)})
 	if instance.Spec.Mode == v1alpha1.ModeManaged {
 		// First into the file: a pod that restarts in between boots with the user.
 		err := t.edit(ctx, instance, in, func(users []redisproto.User) []redisproto.User { return withUser(users, user) })
@@ -81,15 +95,15 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 	if _, err := server.EnsureUser(ctx, user); err != nil {
 		return binding.Redis{}, notAvailable(err)
 	}
-	at := endpoint(instance)
-	return binding.Redis{
-		Host: at.Host, Port: int(at.Port), Username: tenant.Username, Password: tenant.Password,
-		TLS: at.TLS == v1alpha1.TLSVerify, CA: in.ca, Access: binding.AccessFunctions,
-	}, nil
+	return reached, nil
 }
 
-// Revoke deletes the user of a tenant, which closes its connections. Its keys stay until they run out. No such user is not an error.
+// Revoke deletes the user of a tenant, which closes its connections. Its keys stay until they run out. No such user is not an error. Where nobody can
+// administer the users, nothing can be taken back.
 func (t *Tenants) Revoke(ctx context.Context, instance *v1alpha1.RedisInstance, username string) error {
+	if !Isolated(instance) {
+		return nil
+	}
 	in, err := t.servers.login(ctx, instance)
 	if err != nil {
 		return ownReason(err)
@@ -114,11 +128,7 @@ func (t *Tenants) edit(ctx context.Context, instance *v1alpha1.RedisInstance, in
 }
 
 // programEpoch writes and arms the epoch record of one tenant, if the server is still the one that the status of instance describes.
-func programEpoch(ctx context.Context, server *redisadmin.Client, instance *v1alpha1.RedisInstance, tenant Tenant) error {
-	found, err := server.Probe(ctx)
-	if err != nil {
-		return err //nolint:wrapcheck // redisadmin says what was done.
-	}
+func programEpoch(ctx context.Context, server *redisadmin.Client, found redisadmin.Server, instance *v1alpha1.RedisInstance, tenant Tenant) error {
 	whole := redisadmin.InstancePrefix(keyRoot)
 	epochs, err := server.ReadEpochs(ctx, whole, tenant.Prefix)
 	if err != nil {
@@ -134,7 +144,7 @@ func programEpoch(ctx context.Context, server *redisadmin.Client, instance *v1al
 	case !exists && tenant.Programmed:
 		return errors.New("the epoch record of the LockNamespace is gone: the server may have lost its locks")
 	}
-	want := redisproto.Epoch{Number: epochs[whole].Number, MaxTTL: tenant.MaxTTL, SelfArm: found.SelfArm()}
+	want := redisproto.Epoch{Number: epochs[whole].Number, MaxTTL: tenant.MaxTTL, SelfArm: mayGrant(found)}
 	if _, err := server.WriteEpoch(ctx, tenant.Prefix, want); err != nil {
 		return err //nolint:wrapcheck // As above.
 	}

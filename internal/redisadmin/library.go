@@ -5,6 +5,7 @@ package redisadmin
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,6 +23,31 @@ func (c *Client) EnsureLibrary(ctx context.Context) (loaded bool, err error) {
 		return false, wrap("load the function library", err)
 	}
 	return true, nil
+}
+
+// EnsureScripts loads those of the scripts that the server does not have, and reports whether there were any. The server forgets them when it ends.
+func (c *Client) EnsureScripts(ctx context.Context, scripts []redisproto.Script) (loaded bool, err error) {
+	names := make([]string, len(scripts))
+	for i, script := range scripts {
+		names[i] = script.SHA1
+	}
+	present, err := c.redis.ScriptExists(ctx, names...).Result()
+	if err != nil {
+		return false, wrap("ask which scripts are loaded", err)
+	}
+	if len(present) != len(scripts) {
+		return false, fmt.Errorf("ask which scripts are loaded: %d replies to %d questions", len(present), len(scripts))
+	}
+	for i, script := range scripts {
+		if present[i] {
+			continue
+		}
+		if err := c.redis.ScriptLoad(ctx, script.Source).Err(); err != nil {
+			return loaded, wrap("load a script", err)
+		}
+		loaded = true
+	}
+	return loaded, nil
 }
 
 func (c *Client) hasLibrary(ctx context.Context) (bool, error) {

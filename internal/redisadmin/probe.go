@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
 // Server is what a probe found.
@@ -28,6 +30,8 @@ type Server struct {
 	Replicas int
 	// Functions tells whether the server knows FUNCTION.
 	Functions bool
+	// Scripts tells whether the server knows SCRIPT.
+	Scripts bool
 
 	Settings Settings
 	// AOFError is true when the last write of the append-only file failed.
@@ -71,11 +75,19 @@ func (c *Client) Probe(ctx context.Context) (Server, error) {
 		return Server{}, wrap("read the server's INFO", err)
 	}
 	server := parseInfo(text)
-	switch _, err := c.redis.Do(ctx, "FUNCTION", "LIST", "LIBRARYNAME", "none").Result(); {
-	case err == nil:
-		server.Functions = true
-	case !isReply(err):
-		return Server{}, wrap("ask for the server's functions", err)
+	for _, capability := range []struct {
+		has     *bool
+		command []any
+	}{
+		{&server.Functions, []any{"FUNCTION", "LIST", "LIBRARYNAME", "none"}},
+		{&server.Scripts, []any{"SCRIPT", "EXISTS", redisproto.InspectScript().SHA1}},
+	} {
+		switch _, err := c.redis.Do(ctx, capability.command...).Result(); {
+		case err == nil:
+			*capability.has = true
+		case !isReply(err):
+			return Server{}, wrap("ask whether the server has functions and scripts", err)
+		}
 	}
 	if server.Settings, err = c.settings(ctx); err != nil {
 		return Server{}, err
