@@ -22,9 +22,9 @@ const (
 
 const memoryPercent = 70
 
-// redisConf is the configuration of a managed server: it acknowledges nothing before it is on the volume, evicts nothing, and lets
-// nobody in but the users of the ACL file.
-func redisConf(memoryBytes int64) string {
+// redisConf is the configuration of a managed server: it evicts nothing, lets nobody in but the users of the ACL file, and unless told otherwise
+// acknowledges nothing before it is on the volume.
+func redisConf(managed v1alpha1.ManagedServer) string {
 	return strings.Join([]string{
 		"bind * -::*",
 		fmt.Sprintf("port %d", redisPort),
@@ -34,17 +34,19 @@ func redisConf(memoryBytes int64) string {
 		"daemonize no",
 		`logfile ""`,
 		"appendonly yes",
-		"appendfsync always",
+		"appendfsync " + appendFsync[managed.Fsync],
 		"no-appendfsync-on-rewrite no",
 		"aof-use-rdb-preamble yes",
 		`save ""`,
-		fmt.Sprintf("maxmemory %d", memoryBytes/100*memoryPercent),
+		fmt.Sprintf("maxmemory %d", managed.Memory.Value()/100*memoryPercent),
 		"maxmemory-policy noeviction",
 		"tcp-keepalive 60",
 		"timeout 0",
 		"",
 	}, "\n")
 }
+
+var appendFsync = map[v1alpha1.Fsync]string{v1alpha1.FsyncAlways: "always", v1alpha1.FsyncEverySecond: "everysec"}
 
 // engine has what differs between the programs.
 type engine struct {

@@ -11,6 +11,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
@@ -36,26 +39,60 @@ func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInst
 	for _, user := range in.system {
 		hashes = append(hashes, user.PasswordHashes...)
 	}
+	for _, child := range children(instance) {
+		if err := c.bring(ctx, instance, child); err != nil {
+			return err
+		}
+	}
 	statefulSet := &appsv1.StatefulSet{}
-	for _, child := range []struct {
-		live    client.Object
-		desired any
-	}{
-		{&corev1.ConfigMap{}, desiredConfigMap(instance)},
-		{&corev1.Service{}, desiredService(instance)},
-		{statefulSet, desiredStatefulSet(instance, bootDigest(instance, hashes))},
-	} {
-		_, err := apply.Object(ctx, c.reader, c.client, instance.UID, child.live, child.desired)
-		if errors.Is(err, apply.ErrForeign) {
-			return &unavailableError{v1alpha1.ReasonObjectConflict, "It is left alone, and no server is run: " + err.Error() + "."}
-		}
-		if err != nil {
-			return err //nolint:wrapcheck // apply names the object.
-		}
+	desired, err := desiredStatefulSet(instance, bootDigest(instance, hashes), *managedServer(instance).Storage.Size)
+	if err != nil {
+		return err
+	}
+	if err := c.bring(ctx, instance, child{live: statefulSet, desired: desired}); err != nil {
+		return err
 	}
 	if statefulSet.Status.ReadyReplicas == 0 {
 		return &unavailableError{v1alpha1.ReasonPodNotReady, fmt.Sprintf(
 			"Pod %s-0 is not ready. See kubectl -n %s describe pod %[1]s-0, and its volume claim data-%[1]s-0.", childName(instance.Name), instance.Namespace)}
 	}
 	return nil
+}
+
+// child is an object that the operator makes for a managed server. With no desired state it must not exist.
+type child struct {
+	live    client.Object
+	desired any
+}
+
+// children are all but the Secrets and the StatefulSet, in the order in which they are made.
+func children(instance *v1alpha1.RedisInstance) []child {
+	all := []child{
+		{&corev1.ConfigMap{}, desiredConfigMap(instance)},
+		{&corev1.Service{}, desiredService(instance)},
+	}
+	budget := child{live: &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: instance.Namespace, Name: childName(instance.Name)}}}
+	if managedServer(instance).PodDisruptionBudget == v1alpha1.ChildManaged {
+		budget.desired = desiredDisruptionBudget(instance)
+	}
+	return append(all, budget)
+}
+
+// bring makes, changes or deletes a child. What the API server refuses because of the spec ends up in a condition.
+func (c *Controller) bring(ctx context.Context, instance *v1alpha1.RedisInstance, child child) error {
+	var err error
+	if child.desired == nil {
+		_, err = apply.Absent(ctx, c.reader, c.client, instance.UID, child.live)
+	} else {
+		_, err = apply.Object(ctx, c.reader, c.client, instance.UID, child.live, child.desired)
+	}
+	switch {
+	case errors.Is(err, apply.ErrForeign):
+		return &unavailableError{v1alpha1.ReasonObjectConflict, "It is left alone, and no server is run: " + err.Error() + "."}
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return &unavailableError{v1alpha1.ReasonInvalidSpec, "The API server refuses what follows from spec.managed. Correct it: " + err.Error()}
+	case apierrors.IsForbidden(err):
+		return &unavailableError{v1alpha1.ReasonProgramFailed, "The API server forbids it, by a quota or an admission policy of the namespace, or because the operator lacks a right: " + err.Error()}
+	}
+	return err //nolint:wrapcheck // apply names the object.
 }

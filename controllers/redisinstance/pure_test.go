@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/internal/redisadmin"
@@ -35,7 +36,7 @@ func TestImage(t *testing.T) {
 
 func TestConfigurationOfAManagedServer(t *testing.T) {
 	t.Parallel()
-	lines := strings.Split(redisConf(100<<20), "\n")
+	lines := strings.Split(redisConf(managedServer(instanceWith(&v1alpha1.ManagedServer{Memory: new(resource.MustParse("100Mi"))}))), "\n")
 	for _, want := range []string{
 		"appendonly yes", "appendfsync always", "maxmemory-policy noeviction", "maxmemory 73400320", "aclfile /etc/lockstead/acl/users.acl", "dir /data",
 	} {
@@ -56,10 +57,21 @@ func instanceWith(managed *v1alpha1.ManagedServer) *v1alpha1.RedisInstance {
 	}
 }
 
+// desired is the StatefulSet for a spec.
+func desired(t *testing.T, managed *v1alpha1.ManagedServer) *appsv1ac.StatefulSetApplyConfiguration {
+	t.Helper()
+	instance := instanceWith(managed)
+	set, err := desiredStatefulSet(instance, "digest", *managedServer(instance).Storage.Size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
 // The Pod Security Standard "restricted" and the probes.
 func TestPodIsRestricted(t *testing.T) {
 	t.Parallel()
-	pod := desiredStatefulSet(instanceWith(nil), "digest").Spec.Template.Spec
+	pod := desired(t, nil).Spec.Template.Spec
 	container := pod.Containers[0]
 	security := container.SecurityContext
 	if !*pod.SecurityContext.RunAsNonRoot || *pod.SecurityContext.RunAsUser == 0 || *pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault ||
@@ -89,7 +101,7 @@ func TestStorageAndMemoryOfThePod(t *testing.T) {
 			Storage: &v1alpha1.Storage{Size: new(resource.MustParse("5Gi")), StorageClassName: new("fast")},
 		}, "5Gi", "1Gi", "fast"},
 	} {
-		set := desiredStatefulSet(instanceWith(tc.managed), "digest").Spec
+		set := desired(t, tc.managed).Spec
 		claim := set.VolumeClaimTemplates[0].Spec
 		size := (*claim.Resources.Requests)[corev1.ResourceStorage]
 		memory := (*set.Template.Spec.Containers[0].Resources.Limits)[corev1.ResourceMemory]

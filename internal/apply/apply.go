@@ -62,6 +62,29 @@ func Object(ctx context.Context, reader client.Reader, c client.Client, owner ty
 	return true, nil
 }
 
+// Absent deletes the object that has the kind and name of live, if it is a child of owner. One of somebody else is left alone without an error, since
+// nothing is wanted of it. It reports whether something was sent.
+func Absent(ctx context.Context, reader client.Reader, c client.Client, owner types.UID, live client.Object) (changed bool, err error) {
+	err = reader.Get(ctx, client.ObjectKeyFromObject(live), live)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	name := fmt.Sprintf("%T %s", live, client.ObjectKeyFromObject(live))
+	if err != nil {
+		return false, fmt.Errorf("get %s: %w", name, err)
+	}
+	controller := metav1.GetControllerOf(live)
+	if controller == nil || controller.UID != owner || !live.GetDeletionTimestamp().IsZero() {
+		return false, nil
+	}
+	uid, version := live.GetUID(), live.GetResourceVersion()
+	err = c.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("delete %s: %w", name, err)
+	}
+	return true, nil
+}
+
 // marked is the apply configuration with the digest of itself.
 func marked(desired any) (*unstructured.Unstructured, error) {
 	text, err := json.Marshal(desired)
