@@ -1,7 +1,7 @@
 // Copyright The Lockstead Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redislock keeps locks in one Redis or Valkey server. It is a driver: give it to lock.New, or let lockstead.Open or
+// Package redislock keeps locks in a Redis or Valkey server. It is a driver: give it to lock.New, or let lockstead.Open or
 // FromBinding make it from the binding that Lockstead's operator wrote.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", MaxRetries: -1, ContextTimeoutEnabled: true})
@@ -24,6 +24,17 @@
 // With binding.AccessScripts it sends scripts, for servers without functions or without the operator. Scripts have no arming: a server that lost
 // its data grants again at once, so two holders can overlap until the older one's TTL is over. An epoch record that is missing is made from the
 // server's clock, so that tokens go on growing as long as that clock was not set back below the moment of the previous epoch.
+//
+// # Cluster and Sentinel
+//
+// New takes any redis.UniversalClient. A client of a Redis Cluster needs redisproto.ClusterRules beside redisproto.TenantRules, and with functions the
+// library on every primary. A lock namespace lies in one slot. While its slot moves to another node, and its keys lie on two, renewals and acquires fail with
+// ReasonCluster or ReasonNoEpoch and may be tried again; nothing is granted twice. The node that takes over is armed on its own.
+//
+// A client that asks Sentinel for the primary follows a failover with the next connection. A replica may lack the last grants, so with functions give
+// the epoch record no leave to self-arm (redisproto.Epoch.SelfArm) where there is a replica: what is promoted then grants nothing until somebody has waited out the longest
+// TTL, raised the epoch and armed it. With scripts, or with that leave, a failover can put two holders side by side. A primary that is cut off
+// and does not know it grants until it notices; min-replicas-to-write bounds that.
 //
 // # What is promised, and on what conditions
 //

@@ -160,6 +160,15 @@ func awaitWake(t *testing.T, s driver.Subscription) {
 	}
 }
 
+// arm arms a server as the operator does after a quarantine.
+func arm(t *testing.T, server *redistest.Server, prefix string, number uint64) {
+	t.Helper()
+	keys := []string{redisproto.ArmKey(prefix)}
+	if err := server.Admin(t).FCall(t.Context(), redisproto.FunctionArm, keys, prefix, strconv.FormatUint(number, 10)).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // eventually asks a real server until it says yes.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()

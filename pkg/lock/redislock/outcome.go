@@ -113,6 +113,8 @@ func refusals() []refusal {
 		{"ASK", ReasonCluster, remedyCluster},
 		{"CLUSTERDOWN", ReasonCluster, ""},
 		{"TRYAGAIN", ReasonCluster, ""},
+		// The slot moves, and the epoch record is on the other node. It is read before anything is written.
+		{"ERR Script attempted to access a non local key", ReasonCluster, ""},
 		{"ERR max number of clients reached", ReasonTooManyClients, "raise the server's maxclients, or run fewer clients"},
 	}
 }

@@ -44,6 +44,10 @@ func TenantRules(prefix string, access binding.Access) []string {
 	return append(rules, "+fcall", "+fcall_ro")
 }
 
+// ClusterRules are what a user of TenantRules needs beside them on a Redis Cluster: its client asks which node serves a key, and says that it was sent
+// there while a slot moves.
+func ClusterRules() []string { return []string{"+cluster|slots", "+asking"} }
+
 // PasswordHash is the form in which ACL rules carry a password: "#" and its SHA-256.
 func PasswordHash(password string) string {
 	sum := sha256.Sum256([]byte(password))

@@ -16,9 +16,9 @@ local function check_armed(prefix, epoch, max_ttl, self_arm)
 end
 
 -- touch_operator_key fails for every user but the operator: no tenant's pattern matches the key. The key is made from the prefix, not
--- taken from the caller, who could declare a key of its own.
+-- taken from the caller, who could declare a key of its own. It has the prefix's hash tag, so that the node of a cluster that serves the prefix has it.
 local function touch_operator_key(prefix)
-  redis.call('GET', string.match(prefix, '^[^:]*') .. ':!arm')
+  redis.call('GET', string.match(prefix, '^[^:]*') .. ':!arm' .. (string.match(prefix, '{[^}]*}') or ''))
 end
 
 -- arm: key of the operator; args prefix, epoch.

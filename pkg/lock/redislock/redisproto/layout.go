@@ -6,17 +6,18 @@
 //
 // All keys of a lock namespace begin with its prefix, for example "lk:{payments/billing}:". The braces make the inside the
 // cluster hash tag, so all keys lie in one slot; the part before the first colon is the root, under which the operator has a key
-// of its own that no tenant's pattern matches.
+// of its own that no pattern of keys with the prefix matches.
 //
 //	lk:{payments/billing}:lock:<key>   lock record: id, token, owner; runs out with the TTL
 //	lk:{payments/billing}:free:<key>   channel that a release publishes on
 //	lk:{payments/billing}:!seq         counter of grants: one for a lock namespace, so storage is bounded
 //	lk:{payments/billing}:!epoch       epoch record; tenants can read it, not write it
-//	lk:!arm                            key of the operator
+//	lk:!arm{payments/billing}          key of the operator, which never has a value
 package redisproto
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -32,8 +33,11 @@ func SequenceKey(prefix string) string { return prefix + "!seq" }
 // EpochKey is the key of the epoch record.
 func EpochKey(prefix string) string { return prefix + "!epoch" }
 
-// ArmKey is the operator's key under the root of a prefix.
-func ArmKey(prefix string) string { return Root(prefix) + ":!arm" }
+// ArmKey is the operator's key for a prefix.
+func ArmKey(prefix string) string { return Root(prefix) + ":!arm" + hashTag.FindString(prefix) }
+
+// hashTag is the part of a key that decides its slot.
+var hashTag = regexp.MustCompile(`\{[^}]*\}`)
 
 // Root is the part of a prefix before the first colon.
 func Root(prefix string) string {

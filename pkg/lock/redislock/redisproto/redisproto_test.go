@@ -127,7 +127,7 @@ func TestKeys(t *testing.T) {
 		{redisproto.Channel(prefix, "a:b"), "lk:{payments/billing}:free:a:b"},
 		{redisproto.SequenceKey(prefix), "lk:{payments/billing}:!seq"},
 		{redisproto.EpochKey(prefix), "lk:{payments/billing}:!epoch"},
-		{redisproto.ArmKey(prefix), "lk:!arm"},
+		{redisproto.ArmKey(prefix), "lk:!arm{payments/billing}"},
 	} {
 		if tc[0] != tc[1] {
 			t.Errorf("got %q, want %q", tc[0], tc[1])

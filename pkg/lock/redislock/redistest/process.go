@@ -42,10 +42,18 @@ func launchWith(name string, args, environment []string, output io.Writer) (*pro
 	return p, <-started
 }
 
-func (p *process) kill() {
+// ended reports whether the process has ended.
+func (p *process) ended() bool {
 	select {
 	case <-p.done:
+		return true
 	default:
+		return false
+	}
+}
+
+func (p *process) kill() {
+	if !p.ended() {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}

@@ -39,18 +39,32 @@ type Options struct {
 	Config []string
 	// Users are in the ACL file that the server boots with, beside the administrator. Defaults to none.
 	Users []redisproto.User
+
+	// password is the administrator's. Defaults to a new one.
+	password string
+	// cluster says that the server is a node of a cluster.
+	cluster bool
+	// sentinel says that the server keeps no data, and watches others.
+	sentinel bool
 }
 
 // patience is far longer than a healthy server takes for anything that is waited for here.
 const patience = 30 * time.Second
 
-const adminName = "admin"
+const (
+	adminName  = "admin"
+	configFile = "redis.conf"
+)
 
 // Server is a running server, or one that was killed and can be started again on the same address with the same data.
 type Server struct {
 	binary   string
 	dir      string
+	cluster  bool
+	sentinel bool
 	port     int
+	// busPort is that of the other nodes of the cluster.
+	busPort  int
 	password string
 	process  *process
 }
@@ -62,20 +76,9 @@ func Start(t testing.TB, opts *Options) *Server {
 	if opts != nil {
 		o = *opts
 	}
-	s := &Server{binary: binary(t, o.Binary), dir: t.TempDir(), password: rand.Text()}
-	users := append([]redisproto.User{{
-		Name: adminName, PasswordHashes: []string{redisproto.PasswordHash(s.password)}, Rules: redisproto.OperatorRules(),
-	}}, o.Users...)
-	acl, err := redisproto.ACLFile(users)
-	if err != nil {
-		t.Fatalf("redistest: %v", err)
-	}
-	config := append([]string{
-		"bind 127.0.0.1", "dir " + s.dir, "logfile " + s.logFile(), "aclfile " + filepath.Join(s.dir, "users.acl"),
-		"save \"\"", "appendonly yes", "appendfsync always", "maxmemory-policy noeviction", "daemonize no",
-	}, o.Config...)
-	for name, content := range map[string]string{"users.acl": acl, "redis.conf": strings.Join(config, "\n") + "\n"} {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+	s := &Server{binary: binary(t, o.Binary), dir: t.TempDir(), cluster: o.cluster, sentinel: o.sentinel, password: cmp.Or(o.password, rand.Text())}
+	for name, lines := range s.files(t, o) {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(lines), 0o600); err != nil {
 			t.Fatalf("redistest: %v", err)
 		}
 	}
@@ -87,6 +90,29 @@ func Start(t testing.TB, opts *Options) *Server {
 	})
 	s.Run(t)
 	return s
+}
+
+// files are the configuration of the server.
+func (s *Server) files(t testing.TB, o Options) map[string]string {
+	t.Helper()
+	common := []string{"bind 127.0.0.1", "dir " + s.dir, "logfile " + s.logFile(), "daemonize no"}
+	if o.sentinel {
+		return map[string]string{configFile: strings.Join(append(common, o.Config...), "\n") + "\n"}
+	}
+	users := append([]redisproto.User{{
+		Name: adminName, PasswordHashes: []string{redisproto.PasswordHash(s.password)}, Rules: redisproto.OperatorRules(),
+	}}, o.Users...)
+	acl, err := redisproto.ACLFile(users)
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	config := append(common,
+		"aclfile "+filepath.Join(s.dir, "users.acl"), "save \"\"", "appendonly yes", "appendfsync always", "maxmemory-policy noeviction",
+	)
+	if o.cluster {
+		config = append(config, "cluster-enabled yes", "cluster-node-timeout 2000")
+	}
+	return map[string]string{"users.acl": acl, configFile: strings.Join(append(config, o.Config...), "\n") + "\n"}
 }
 
 func binary(t testing.TB, wanted string) string {
@@ -112,10 +138,17 @@ func (s *Server) Run(t testing.TB) {
 	const tries = 10
 	for range tries {
 		if s.port == 0 {
-			s.port = freePort(t)
+			s.port, s.busPort = freePort(t), freePort(t)
+		}
+		args := []string{filepath.Join(s.dir, configFile), "--port", strconv.Itoa(s.port)}
+		if s.cluster {
+			args = append(args, "--cluster-port", strconv.Itoa(s.busPort))
+		}
+		if s.sentinel {
+			args = append(args, "--sentinel")
 		}
 		var err error
-		if s.process, err = launch(s.binary, filepath.Join(s.dir, "redis.conf"), "--port", strconv.Itoa(s.port)); err != nil {
+		if s.process, err = launch(s.binary, args...); err != nil {
 			t.Fatalf("redistest: start of %s: %v", s.binary, err)
 		}
 		if s.awaitReady(t) {
@@ -133,6 +166,9 @@ func (s *Server) Run(t testing.TB) {
 func (s *Server) awaitReady(t testing.TB) bool {
 	t.Helper()
 	client := s.newClient(adminName, s.password)
+	if s.sentinel {
+		client = s.newClient("", "")
+	}
 	defer func() { _ = client.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -222,6 +258,17 @@ func (s *Server) newClient(user, password string) *redis.Client {
 // Prepare makes the server ready for a lock namespace, as the operator does: the function library if it has none, and the epoch record.
 func (s *Server) Prepare(t testing.TB, prefix string, epoch redisproto.Epoch) {
 	t.Helper()
+	s.loadLibrary(t)
+	client := s.newClient(adminName, s.password)
+	defer func() { _ = client.Close() }()
+	if err := client.Set(t.Context(), redisproto.EpochKey(prefix), epoch.String(), 0).Err(); err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+}
+
+// loadLibrary loads the function library if the server has none.
+func (s *Server) loadLibrary(t testing.TB) {
+	t.Helper()
 	client := s.newClient(adminName, s.password)
 	defer func() { _ = client.Close() }()
 	libraries, err := client.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: redisproto.LibraryName}).Result()
@@ -232,9 +279,6 @@ func (s *Server) Prepare(t testing.TB, prefix string, epoch redisproto.Epoch) {
 		if err := client.FunctionLoad(t.Context(), redisproto.Library()).Err(); err != nil {
 			t.Fatalf("redistest: %v", err)
 		}
-	}
-	if err := client.Set(t.Context(), redisproto.EpochKey(prefix), epoch.String(), 0).Err(); err != nil {
-		t.Fatalf("redistest: %v", err)
 	}
 }
 
