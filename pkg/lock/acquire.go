@@ -57,13 +57,8 @@ func (c *Client) attempt(ctx context.Context, key string, ttl time.Duration) (*H
 	attemptCtx, cancel := context.WithTimeout(ctx, min(c.options.AttemptTimeout, ttl))
 	defer cancel()
 	sent := c.clock.Now()
-	grant, err := c.driver.Acquire(attemptCtx, driver.AcquireRequest{
-		Key:    c.qualify(key),
-		ID:     h.id,
-		TTL:    ttl,
-		Owner:  c.options.Owner,
-		OnLost: func(cause error) { h.lose(LossStoreChanged, cause) },
-	})
+	h.chain = chain{since: sent}
+	grant, err := c.driver.Acquire(attemptCtx, c.request(h, ttl))
 	if err == nil {
 		err = h.hold(grant, sent, ttl)
 		if err == nil {
@@ -79,17 +74,31 @@ func (c *Client) attempt(ctx context.Context, key string, ttl time.Duration) (*H
 	return nil, tellContexts(ctx, "acquire", err)
 }
 
-// waitFor queues for the key within the process, and as the head of the queue asks the store until it grants or the time is up. The head
-// sleeps until a notification, the time that the record has left, or the slow poll, whichever is first.
-func (c *Client) waitFor(ctx context.Context, key string, ttl time.Duration, until clock.Instant) (*Handle, error) {
-	q := c.queues.join(key)
-	defer c.queues.leave(key, q)
+// request asks the store for what h is to be.
+func (c *Client) request(h *Handle, ttl time.Duration) driver.AcquireRequest {
+	return driver.AcquireRequest{
+		Key:    c.qualify(h.key),
+		ID:     h.id,
+		TTL:    ttl,
+		Owner:  c.options.Owner,
+		OnLost: func(cause error) { h.lose(LossStoreChanged, cause) },
+	}
+}
 
+// waitFor queues for the key within the process.
+func (c *Client) waitFor(ctx context.Context, key string, ttl time.Duration, until clock.Instant) (h *Handle, err error) {
+	q, w := c.queues.join(ctx, key, ttl)
+	defer func() {
+		// A lock that was passed to this waiter just as it gave up is its own.
+		if h = c.queues.leave(key, q, w, h); h != nil {
+			err = nil
+		}
+	}()
 	timeout := c.clock.NewTimer(until.Sub(c.clock.Now()))
 	defer timeout.Stop()
 	select {
-	case q.turn <- struct{}{}:
-		defer func() { <-q.turn }()
+	case <-w.turn:
+		return c.lead(ctx, key, q, w, until)
 	case <-timeout.C():
 		return nil, &HeldError{Key: key}
 	case <-ctx.Done():
@@ -97,35 +106,79 @@ func (c *Client) waitFor(ctx context.Context, key string, ttl time.Duration, unt
 	case <-c.failed:
 		return nil, c.err()
 	}
+}
 
-	var lastHeld *HeldError
+// lead is the wait of the head of the queue, which asks the store until it grants or the time is up. Meanwhile it sleeps until a notification,
+// the time that the record has left, or the slow poll, whichever is first, or until another goroutine of this process passes the lock to it.
+func (c *Client) lead(ctx context.Context, key string, q *queue, w *waiter, until clock.Instant) (*Handle, error) {
+	found := false
 	for {
-		h, err := c.attempt(ctx, key, ttl)
-		var held *HeldError
-		switch {
-		case err == nil:
-			return h, nil
-		case errors.As(err, &held):
-			lastHeld = held
-		case lastHeld == nil, ctx.Err() != nil, !passing(err):
-			return nil, err
-		default:
-			held = nil
-			c.log.DebugContext(ctx, "store fault while waiting for a lock", "key", key, "error", err)
+		held, deaf := c.heldHere(key, q), false
+		var fault error
+		if held == nil {
+			h, err := c.ask(ctx, key, q, w, until)
+			if err == nil {
+				return h, nil
+			}
+			if !errors.As(err, &held) {
+				if !found || ctx.Err() != nil || !passing(err) {
+					return nil, err
+				}
+				fault = err
+				c.log.DebugContext(ctx, "store fault while waiting for a lock", "key", key, "error", err)
+			}
+			deaf = c.waiter != nil && q.subscription == nil
 		}
+		found = found || held != nil
 		left := until.Sub(c.clock.Now())
 		if left <= 0 {
 			if held == nil {
-				return nil, err
+				return nil, fault
 			}
 			return nil, held
 		}
-		if held != nil && c.subscribe(ctx, q, key, left) {
+		if held != nil && deaf && c.subscribe(ctx, q, key, left) {
 			// The key may have become free before the subscription was confirmed: ask once more before sleeping.
 			continue
 		}
-		if err := c.sleep(ctx, q, min(left, c.pause(held, c.waiter != nil && q.subscription == nil))); err != nil {
-			return nil, err
+		c.queues.asked(w)
+		h, err := c.sleep(ctx, q, w, min(left, c.pause(held, deaf)))
+		if h != nil || err != nil {
+			return h, err
+		}
+	}
+}
+
+// heldHere is the answer that the store would give while a handle of this process is valid.
+func (c *Client) heldHere(key string, q *queue) *HeldError {
+	holder := c.queues.holderOf(q)
+	if holder == nil || !holder.Valid() {
+		return nil
+	}
+	return &HeldError{Key: key, Owner: c.options.Owner, Remaining: holder.Remaining()}
+}
+
+// ask makes one attempt, unless the lock is just being passed to this waiter.
+func (c *Client) ask(ctx context.Context, key string, q *queue, w *waiter, until clock.Instant) (*Handle, error) {
+	for {
+		may, rest := c.queues.ask(q, w)
+		if may {
+			if rest {
+				if err := c.rest(ctx, min(restPause, until.Sub(c.clock.Now()))); err != nil {
+					return nil, err
+				}
+			}
+			return c.attempt(ctx, key, w.ttl)
+		}
+		select {
+		case h := <-w.passed:
+			if h != nil {
+				return h, nil
+			}
+		case <-ctx.Done():
+			return nil, &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: context.Cause(ctx)}
+		case <-c.failed:
+			return nil, c.err()
 		}
 	}
 }
@@ -174,7 +227,8 @@ func (c *Client) pause(held *HeldError, deaf bool) time.Duration {
 	return min(poll, held.Remaining+rand.N(min(held.Remaining/20, maxJitter)+1))
 }
 
-func (c *Client) sleep(ctx context.Context, q *queue, d time.Duration) error {
+// sleep ends with a handle when the lock was passed to this waiter.
+func (c *Client) sleep(ctx context.Context, q *queue, w *waiter, d time.Duration) (*Handle, error) {
 	timer := c.clock.NewTimer(d)
 	defer timer.Stop()
 	var wake <-chan struct{}
@@ -182,13 +236,29 @@ func (c *Client) sleep(ctx context.Context, q *queue, d time.Duration) error {
 		wake = q.subscription.Wake()
 	}
 	select {
+	case h := <-w.passed:
+		return h, nil
 	case <-wake:
 	case <-q.released:
 	case <-timer.C():
+	case <-ctx.Done():
+		return nil, &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: context.Cause(ctx)}
+	case <-c.failed:
+		return nil, c.err()
+	}
+	return nil, nil
+}
+
+// rest is a pause that nothing but the end of the wait cuts short.
+func (c *Client) rest(ctx context.Context, d time.Duration) error {
+	timer := c.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
 	case <-ctx.Done():
 		return &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: context.Cause(ctx)}
 	case <-c.failed:
 		return c.err()
 	}
-	return nil
 }

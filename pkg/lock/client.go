@@ -22,6 +22,7 @@ import (
 type Client struct {
 	driver  driver.Driver
 	waiter  driver.Waiter // nil if the store does not notify
+	passer  driver.Passer // nil if the store cannot pass a lock on
 	limits  driver.Limits
 	prefix  string
 	options Options
@@ -47,6 +48,7 @@ func New(d driver.Driver, prefix string, options *Options) (*Client, error) {
 	}
 	limits := d.Limits()
 	waiter, _ := d.(driver.Waiter)
+	passer, _ := d.(driver.Passer)
 	resolved, err := options.resolve(limits, waiter != nil)
 	if err != nil {
 		return nil, err
@@ -54,6 +56,7 @@ func New(d driver.Driver, prefix string, options *Options) (*Client, error) {
 	c := &Client{
 		driver:  d,
 		waiter:  waiter,
+		passer:  passer,
 		limits:  limits,
 		prefix:  prefix,
 		options: resolved,

@@ -47,7 +47,9 @@
 // # Waiting
 //
 // A waiter sleeps until the store tells that the key was freed, until the holder's record runs out, or until a slow poll,
-// whichever is first. Goroutines of one process that wait for one key form a queue, and only its head talks to the store.
+// whichever is first. Goroutines of one process that wait for one key form a queue, and only its head talks to the store. Where the store can
+// do it in one conditional write, a release passes the lock to the head, with an acquisition id and a token of its own; after 16 passes or 100 ms
+// the lock is released for everyone, so that other processes get their turn.
 //
 // # Backends
 //

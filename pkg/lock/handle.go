@@ -30,6 +30,7 @@ type Handle struct {
 	token      Token
 	acquiredAt time.Time
 	sent       clock.Instant
+	chain      chain
 
 	// renewing keeps renewals one after another, and the release behind them.
 	renewing sync.Mutex
@@ -147,6 +148,7 @@ func (h *Handle) loseLocked(reason LossReason, cause error) {
 	h.stopTimer()
 	if wasHeld {
 		h.client.unregister(h)
+		h.client.queues.wake(h.key)
 		h.client.log.Warn("lock lost", "key", h.key, "token", h.token.String(), "reason", string(reason), "error", h.loss)
 	}
 }
@@ -301,8 +303,15 @@ func (h *Handle) release(ctx context.Context) error {
 	held := c.clock.Now().Sub(h.sent)
 	releaseCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.ReleaseTimeout)
 	defer cancel()
-	err := c.driver.Release(releaseCtx, driver.ReleaseRequest{Key: c.qualify(h.key), ID: h.id})
-	c.queues.wake(h.key)
+	var told bool
+	var err error
+	if lost == nil {
+		told, err = c.passOn(releaseCtx, h)
+	}
+	if !told {
+		err = c.driver.Release(releaseCtx, driver.ReleaseRequest{Key: c.qualify(h.key), ID: h.id})
+		c.queues.wake(h.key)
+	}
 	switch {
 	case lost != nil:
 		c.log.WarnContext(ctx, "lock released after it was lost: the section was not exclusive for all of its time", "key", h.key, "token", h.token.String(), "held", held, "error", lost)

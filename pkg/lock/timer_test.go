@@ -26,6 +26,9 @@ type hooked struct {
 	acquires        atomic.Int32
 	beforeAcquire   func(ctx context.Context, req driver.AcquireRequest) error
 	afterAcquire    func(ctx context.Context, req driver.AcquireRequest)
+	passes          atomic.Int32
+	beforePass      func(ctx context.Context, req driver.PassRequest) error
+	afterPass       func(ctx context.Context, req driver.PassRequest) error
 	beforeRenew     func(ctx context.Context, req driver.RenewRequest) error
 	beforeRelease   func(ctx context.Context, req driver.ReleaseRequest) error
 	beforeSubscribe func() error
@@ -50,6 +53,22 @@ func (h *hooked) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	grant, err := h.Driver.Acquire(ctx, req)
 	if h.afterAcquire != nil {
 		h.afterAcquire(ctx, req)
+	}
+	return grant, err
+}
+
+func (h *hooked) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant, error) {
+	h.passes.Add(1)
+	if h.beforePass != nil {
+		if err := h.beforePass(ctx, req); err != nil {
+			return driver.Grant{}, err
+		}
+	}
+	grant, err := h.Driver.Pass(ctx, req)
+	if h.afterPass != nil {
+		if err := h.afterPass(ctx, req); err != nil {
+			return driver.Grant{}, err
+		}
 	}
 	return grant, err
 }

@@ -124,6 +124,22 @@ type Limits struct {
 	Granularity time.Duration
 }
 
+// PassRequest asks to give a held key to another acquisition.
+type PassRequest struct {
+	// From is the id of the acquisition that holds the key now.
+	From string
+	// To is what is to hold it: the same key, an id of its own, and its own TTL, owner and OnLost.
+	To AcquireRequest
+}
+
+// Passer is implemented by drivers that can pass a held key on in one conditional write, so that goroutines of one process that
+// queue for a key need no release, notification and acquire between them.
+type Passer interface {
+	// Pass makes req.To the holder if req.From is, with a new token and the whole TTL, and wakes no waiter. It grants only where Acquire would
+	// grant a free key. ErrNotHolder means that req.From was not the holder and that nothing was changed.
+	Pass(ctx context.Context, req PassRequest) (Grant, error)
+}
+
 // Waiter is implemented by drivers whose store tells when a key becomes free.
 type Waiter interface {
 	// Subscribe returns when the store has confirmed the subscription, so that an acquire sent afterwards and refused cannot miss the

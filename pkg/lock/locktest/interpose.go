@@ -15,8 +15,26 @@ import (
 // faults on their real connections instead.
 func Interpose(d driver.Driver) (driver.Driver, Fault) {
 	f := &interposed{Driver: d, changed: make(chan struct{})}
-	if w, ok := d.(driver.Waiter); ok {
-		return &interposedWaiter{interposed: f, waiter: w}, f
+	waiter, waits := d.(driver.Waiter)
+	passer, passes := d.(driver.Passer)
+	w, p := interposedWaiter{f, waiter}, interposedPasser{f, passer}
+	switch {
+	case waits && passes:
+		return struct {
+			*interposed
+			interposedWaiter
+			interposedPasser
+		}{f, w, p}, f
+	case waits:
+		return struct {
+			*interposed
+			interposedWaiter
+		}{f, w}, f
+	case passes:
+		return struct {
+			*interposed
+			interposedPasser
+		}{f, p}, f
 	}
 	return f, f
 }
@@ -39,8 +57,13 @@ type interposed struct {
 }
 
 type interposedWaiter struct {
-	*interposed
+	fault  *interposed
 	waiter driver.Waiter
+}
+
+type interposedPasser struct {
+	fault  *interposed
+	passer driver.Passer
 }
 
 func (f *interposed) set(mode faultMode) {
@@ -62,8 +85,8 @@ func (f *interposed) now() (faultMode, <-chan struct{}) {
 	return f.mode, f.changed
 }
 
-// pass runs a request and brings its answer back, as the mode allows.
-func pass[T any](ctx context.Context, f *interposed, op string, request func() (T, error)) (T, error) {
+// carry runs a request and brings its answer back, as the mode allows.
+func carry[T any](ctx context.Context, f *interposed, op string, request func() (T, error)) (T, error) {
 	var none T
 	if mode, _ := f.now(); mode == refusing {
 		return none, &driver.StoreError{Outcome: driver.ErrUnavailable, Op: op, Reason: "refused", Err: errors.New("connection refused")}
@@ -86,22 +109,26 @@ func pass[T any](ctx context.Context, f *interposed, op string, request func() (
 }
 
 func (f *interposed) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Grant, error) {
-	return pass(ctx, f, "acquire", func() (driver.Grant, error) { return f.Driver.Acquire(ctx, req) })
+	return carry(ctx, f, "acquire", func() (driver.Grant, error) { return f.Driver.Acquire(ctx, req) })
 }
 
 func (f *interposed) Renew(ctx context.Context, req driver.RenewRequest) (driver.Renewal, error) {
-	return pass(ctx, f, "renew", func() (driver.Renewal, error) { return f.Driver.Renew(ctx, req) })
+	return carry(ctx, f, "renew", func() (driver.Renewal, error) { return f.Driver.Renew(ctx, req) })
 }
 
 func (f *interposed) Release(ctx context.Context, req driver.ReleaseRequest) error {
-	_, err := pass(ctx, f, "release", func() (struct{}, error) { return struct{}{}, f.Driver.Release(ctx, req) })
+	_, err := carry(ctx, f, "release", func() (struct{}, error) { return struct{}{}, f.Driver.Release(ctx, req) })
 	return err
 }
 
 func (f *interposed) Inspect(ctx context.Context, key driver.Key) (driver.Holding, error) {
-	return pass(ctx, f, "inspect", func() (driver.Holding, error) { return f.Driver.Inspect(ctx, key) })
+	return carry(ctx, f, "inspect", func() (driver.Holding, error) { return f.Driver.Inspect(ctx, key) })
 }
 
-func (f *interposedWaiter) Subscribe(ctx context.Context, key driver.Key) (driver.Subscription, error) {
-	return pass(ctx, f.interposed, "subscribe", func() (driver.Subscription, error) { return f.waiter.Subscribe(ctx, key) })
+func (w interposedWaiter) Subscribe(ctx context.Context, key driver.Key) (driver.Subscription, error) {
+	return carry(ctx, w.fault, "subscribe", func() (driver.Subscription, error) { return w.waiter.Subscribe(ctx, key) })
+}
+
+func (p interposedPasser) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant, error) {
+	return carry(ctx, p.fault, "pass", func() (driver.Grant, error) { return p.passer.Pass(ctx, req) })
 }

@@ -47,6 +47,8 @@ type Harness struct {
 	// NoNotification says that the store cannot tell when a key becomes free; the driver is then no driver.Waiter, and the test of the wake-up is
 	// replaced by one of the poll.
 	NoNotification bool
+	// NoPass says that the driver is no driver.Passer. The suite fails where this is not true, so that no test is left out by accident.
+	NoPass bool
 }
 
 // Fault disturbs the path between a driver and its store. Every method stays in force until Heal.
@@ -80,6 +82,7 @@ func Run(t *testing.T, h Harness) {
 		{"renew", renewTests},
 		{"outcome", outcomeTests},
 		{"wait", waitTests},
+		{"pass", passTests(h)},
 		{"token", tokenTests},
 		{"key", keyTests},
 		{"duration", durationTests},

@@ -36,6 +36,7 @@ type Driver struct {
 var (
 	_ driver.Driver = (*Driver)(nil)
 	_ driver.Waiter = (*Driver)(nil)
+	_ driver.Passer = (*Driver)(nil)
 )
 
 type record struct {
@@ -74,10 +75,29 @@ func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	if r, held := d.holder(req.Key, now); held {
 		return driver.Grant{}, &driver.HeldError{Key: req.Key.Name, Owner: r.owner, Remaining: r.expires.Sub(now)}
 	}
+	return d.grant(req, now), nil
+}
+
+// Pass implements driver.Passer.
+func (d *Driver) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant, error) {
+	if err := ended(ctx, "pass"); err != nil {
+		return driver.Grant{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	if r, held := d.holder(req.To.Key, now); !held || r.id != req.From {
+		return driver.Grant{}, driver.ErrNotHolder
+	}
+	return d.grant(req.To, now), nil
+}
+
+// grant records a new holder; d.mu is held.
+func (d *Driver) grant(req driver.AcquireRequest, now clock.Instant) driver.Grant {
 	d.sequence++
 	token := driver.Token{Epoch: 1, Sequence: d.sequence}
 	d.records[req.Key] = record{id: req.ID, owner: req.Owner, token: token, expires: now.Add(req.TTL)}
-	return driver.Grant{Token: token, TTL: req.TTL}, nil
+	return driver.Grant{Token: token, TTL: req.TTL}
 }
 
 // Renew implements driver.Driver.

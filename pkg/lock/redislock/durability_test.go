@@ -169,6 +169,8 @@ func TestFullServerRenewsAndReleases(t *testing.T) {
 
 		_, err = d.Acquire(t.Context(), request("another"))
 		wantFault(t, err, driver.ErrUnavailable, redislock.ReasonOOM)
+		_, err = d.Pass(t.Context(), passTo(held, request("held")))
+		wantFault(t, err, driver.ErrUnavailable, redislock.ReasonOOM)
 		if _, err := d.Renew(t.Context(), renew(held)); err != nil {
 			t.Errorf("renewal on the full server: %v", err)
 		}

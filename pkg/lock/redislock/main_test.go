@@ -125,6 +125,11 @@ func renew(req driver.AcquireRequest) driver.RenewRequest {
 	return driver.RenewRequest{Key: req.Key, ID: req.ID, TTL: req.TTL}
 }
 
+// passTo passes the lock of an acquisition on to another.
+func passTo(from, to driver.AcquireRequest) driver.PassRequest {
+	return driver.PassRequest{From: from.ID, To: to}
+}
+
 func wantIs(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {

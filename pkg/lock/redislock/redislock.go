@@ -38,6 +38,7 @@ type Driver struct {
 var (
 	_ driver.Driver = (*Driver)(nil)
 	_ driver.Waiter = (*Driver)(nil)
+	_ driver.Passer = (*Driver)(nil)
 )
 
 // New makes a driver on the application's own client, which stays the application's to close. A request is sent once,
@@ -81,6 +82,30 @@ func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 		return driver.Grant{Token: got.holder.Token, TTL: req.TTL}, nil
 	}
 	return driver.Grant{}, &driver.HeldError{Key: req.Key.Name, Owner: got.holder.Owner, Remaining: got.remaining}
+}
+
+// Pass gives a held key to another acquisition: see driver.Passer.
+func (d *Driver) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant, error) {
+	op, to := d.operations.pass, req.To
+	if err := d.check(op.name, to.ID, to.TTL); err != nil {
+		return driver.Grant{}, err
+	}
+	m := &mark{id: to.ID}
+	reply, err := d.call(ctx, op, to.Key, min(d.options.AttemptTimeout, to.TTL), lockKeys(to.Key), m, m, to.TTL.Milliseconds(), to.Owner, req.From)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	got, err := decodePass(reply)
+	switch {
+	case err != nil:
+		return driver.Grant{}, malformed(op.name, err)
+	case got.granted:
+		return driver.Grant{Token: got.token, TTL: to.TTL}, nil
+	case got.holder.ID == to.ID:
+		// As for an acquire that was sent twice.
+		return driver.Grant{Token: got.holder.Token, TTL: to.TTL}, nil
+	}
+	return driver.Grant{}, fmt.Errorf("%s of lock %q: %w", op.name, to.Key.Name, driver.ErrNotHolder)
 }
 
 // Renew sets the time that is left: see driver.Driver.

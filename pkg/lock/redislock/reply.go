@@ -38,6 +38,14 @@ func decodeAcquire(reply any) (acquireReply, error) {
 	}
 }
 
+// decodePass reads the answer to a pass, which is that to an acquire, or nothing when nobody holds the key.
+func decodePass(reply any) (acquireReply, error) {
+	if parts, ok := reply.([]any); ok && len(parts) == 0 {
+		return acquireReply{}, nil
+	}
+	return decodeAcquire(reply)
+}
+
 func decodeToken(epoch, sequence any) (driver.Token, error) {
 	text, ok := epoch.(string)
 	if !ok {

@@ -24,16 +24,17 @@ type operation struct {
 	script   redisproto.Script
 }
 
-type operations struct{ acquire, renew, release, inspect operation }
+type operations struct{ acquire, pass, renew, release, inspect operation }
 
 // newOperations are those for a server that an operator looks after, or that none does.
 func newOperations(operated bool) operations {
-	acquire := redisproto.AcquireScript()
+	acquire, pass := redisproto.AcquireScript(), redisproto.PassScript()
 	if operated {
-		acquire = redisproto.AcquireOperatedScript()
+		acquire, pass = redisproto.AcquireOperatedScript(), redisproto.PassOperatedScript()
 	}
 	return operations{
 		acquire: operation{"acquire", redisproto.FunctionAcquire, false, acquire},
+		pass:    operation{"pass", redisproto.FunctionPass, false, pass},
 		renew:   operation{"renew", redisproto.FunctionRenew, false, redisproto.RenewScript()},
 		release: operation{"release", redisproto.FunctionRelease, false, redisproto.ReleaseScript()},
 		inspect: operation{"inspect", redisproto.FunctionInspect, true, redisproto.InspectScript()},

@@ -70,6 +70,9 @@ func TestArming(t *testing.T) {
 	d = openTenant(t, server.Addr(), binding.AccessFunctions, nil)
 	_, err = d.Acquire(t.Context(), request("order:3"))
 	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonNotArmed)
+	// A pass is a grant with a new token.
+	_, err = d.Pass(t.Context(), passTo(held, request("order:1")))
+	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonNotArmed)
 	// Who holds a lock goes on meanwhile: the record is there, so it was not lost.
 	if _, err := d.Renew(t.Context(), renew(held)); err != nil {
 		t.Errorf("renew on a server that is not armed: %v", err)
@@ -107,6 +110,9 @@ func TestV2_ForeignValuesAreLeftAlone(t *testing.T) {
 			_, err = d.Acquire(t.Context(), req)
 			if !errors.Is(err, driver.ErrForeign) {
 				t.Errorf("%s: acquire: %v", name, err)
+			}
+			if _, err := d.Pass(t.Context(), passTo(req, request(name))); !errors.Is(err, driver.ErrForeign) {
+				t.Errorf("%s: pass: %v", name, err)
 			}
 			if name != "a record without end" {
 				if _, err := d.Renew(t.Context(), renew(req)); !errors.Is(err, driver.ErrForeign) {
@@ -165,6 +171,8 @@ func TestV1_V3_V5_TTLsThatWouldBeCutAreRefused(t *testing.T) {
 		wantFault(t, err, driver.ErrUnavailable, redislock.ReasonBadRequest)
 		_, err = d.Renew(t.Context(), driver.RenewRequest{Key: held.Key, ID: held.ID, TTL: ttl})
 		wantFault(t, err, driver.ErrUnavailable, redislock.ReasonBadRequest)
+		_, err = d.Pass(t.Context(), passTo(held, req))
+		wantFault(t, err, driver.ErrUnavailable, redislock.ReasonBadRequest)
 	}
 	if holding, err := d.Inspect(t.Context(), held.Key); err != nil || holding.ID != held.ID {
 		t.Errorf("the held lock is %+v, %v", holding, err)
@@ -174,6 +182,8 @@ func TestV1_V3_V5_TTLsThatWouldBeCutAreRefused(t *testing.T) {
 	_, err := d.Acquire(t.Context(), request("order:1"))
 	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonTTLTooLong)
 	_, err = d.Renew(t.Context(), renew(held))
+	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonTTLTooLong)
+	_, err = d.Pass(t.Context(), passTo(held, request("held")))
 	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonTTLTooLong)
 }
 
@@ -212,6 +222,38 @@ func TestRoundTrips(t *testing.T) {
 		}
 		if total != 3*rounds {
 			t.Errorf("%d round trips for %d acquires, refusals and releases:\n%s", total, rounds, stats)
+		}
+	})
+}
+
+// A pass publishes nothing: the lock is not free, and whoever is woken would ask in vain.
+func TestAPassIsNotPublished(t *testing.T) {
+	bothAccesses(t, func(t *testing.T, access binding.Access) {
+		server := startServer(t, access)
+		d := openTenant(t, server.Addr(), access, nil)
+		first, second := request("order:1"), request("order:1")
+		mustAcquire(t, d, first)
+		listening := server.Admin(t).PSubscribe(t.Context(), prefix+"*")
+		defer func() { _ = listening.Close() }()
+		if _, err := listening.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Pass(t.Context(), passTo(first, second)); err != nil {
+			t.Fatal(err)
+		}
+		if err := listening.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if next, err := listening.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if _, pong := next.(*redis.Pong); !pong {
+			t.Errorf("the pass published %v", next)
+		}
+		if err := d.Release(t.Context(), release(second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := listening.ReceiveMessage(t.Context()); err != nil {
+			t.Errorf("the release: %v", err)
 		}
 	})
 }
@@ -269,6 +311,8 @@ func TestOnAnOperatedServerOnlyTheOperatorLoadsScripts(t *testing.T) {
 	mustAcquire(t, d, req)
 	// What is held can be renewed and released while nothing is granted.
 	setEpoch(mayNot.String())
+	_, err = d.Pass(t.Context(), passTo(req, request("order:1")))
+	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonNotArmed)
 	if _, err := d.Renew(t.Context(), renew(req)); err != nil {
 		t.Error(err)
 	}

@@ -72,6 +72,8 @@ func TestTenantsCannotTouchEachOther(t *testing.T) {
 		wantFault(t, err, driver.ErrUnavailable, redislock.ReasonPermission)
 		_, err = they.Acquire(t.Context(), request("order:1"))
 		wantFault(t, err, driver.ErrUnavailable, redislock.ReasonPermission)
+		_, err = they.Pass(t.Context(), passTo(mine, request("order:1")))
+		wantFault(t, err, driver.ErrUnavailable, redislock.ReasonPermission)
 		_, err = they.Renew(t.Context(), renew(mine))
 		wantFault(t, err, driver.ErrUnavailable, redislock.ReasonPermission)
 		wantFault(t, they.Release(t.Context(), release(mine)), driver.ErrUnavailable, redislock.ReasonPermission)
@@ -105,6 +107,7 @@ func TestFunctionsDoNotLendRights(t *testing.T) {
 	for name, err := range map[string]error{
 		"acquire of our key":                call(redisproto.FunctionAcquire, []string{ourKey, ourCounter}, id, 1000, "me"),
 		"acquire with our counter":          call(redisproto.FunctionAcquire, []string{theirKey, ourCounter}, id, 1000, "me"),
+		"pass of our key":                   call(redisproto.FunctionPass, []string{ourKey, ourCounter}, id, 1000, "me", mine.ID),
 		"release of our key":                call(redisproto.FunctionRelease, []string{ourKey}, mine.ID, redisproto.Channel(prefix, "order:1")),
 		"renew of our key":                  call(redisproto.FunctionRenew, []string{ourKey, ourCounter}, mine.ID, 1000),
 		"arm of their own lock namespace":   call(redisproto.FunctionArm, nil, theirs, fmt.Sprint(epoch.Number)),

@@ -16,11 +16,11 @@ var protocol string
 //go:embed functions.lua
 var functions string
 
-//go:embed acquire_script.lua
-var acquireScript string
+//go:embed check_epoch.lua
+var checkEpoch string
 
-//go:embed acquire_operated_script.lua
-var acquireOperatedScript string
+//go:embed check_operated.lua
+var checkOperated string
 
 // LibraryName is the name of the function library.
 const LibraryName = "lockstead"
@@ -30,6 +30,9 @@ const (
 	// FunctionAcquire: keys LockKey, SequenceKey; arguments id, TTL in ms, owner. Replies {1, epoch, sequence} when
 	// granted and {0, remaining ms, record} when held.
 	FunctionAcquire = "lockstead_acquire"
+	// FunctionPass: keys LockKey, SequenceKey; arguments new id, TTL in ms, owner, id of the holder. Replies as FunctionAcquire, or {} if
+	// nobody holds the lock. It publishes nothing.
+	FunctionPass = "lockstead_pass"
 	// FunctionRenew: keys LockKey, SequenceKey; arguments id, TTL in ms. Replies 1, or 0 if the id is not the holder's.
 	FunctionRenew = "lockstead_renew"
 	// FunctionRelease: key LockKey; arguments id, Channel. Replies 1, or 0 if the id is not the holder's.
@@ -88,15 +91,26 @@ func scriptOf(call string) Script {
 	return Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
 }
 
+const (
+	callAcquire = "return acquire(KEYS, ARGV, check_epoch)\n"
+	callPass    = "return pass(KEYS, ARGV, check_epoch)\n"
+)
+
 // AcquireScript is FunctionAcquire as a script for a server that no operator looks after. There is no arming: a server that lost its data
 // grants again at once, with a greater epoch taken from its clock, so exclusion does not survive the loss, and tokens grow as long as
 // that clock is not set back.
-func AcquireScript() Script { return scriptOf(acquireScript) }
+func AcquireScript() Script { return scriptOf(checkEpoch + callAcquire) }
+
+// PassScript is FunctionPass as a script for the same.
+func PassScript() Script { return scriptOf(checkEpoch + callPass) }
 
 // AcquireOperatedScript is FunctionAcquire as a script for a server that an operator looks after. SelfArm of the epoch record says whether it
 // grants. Only the operator loads it: a server that has restarted does not have it, and grants nothing until the operator has found out
 // whether locks were lost.
-func AcquireOperatedScript() Script { return scriptOf(acquireOperatedScript) }
+func AcquireOperatedScript() Script { return scriptOf(checkOperated + callAcquire) }
+
+// PassOperatedScript is FunctionPass as a script for the same.
+func PassOperatedScript() Script { return scriptOf(checkOperated + callPass) }
 
 // RenewScript is FunctionRenew as a script.
 func RenewScript() Script { return scriptOf("return renew(KEYS, ARGV)\n") }
@@ -111,4 +125,4 @@ func InspectScript() Script { return scriptOf("return inspect(KEYS)\n") }
 func HolderScripts() []Script { return []Script{RenewScript(), ReleaseScript(), InspectScript()} }
 
 // GrantScripts are what grants locks, which an operator loads when the server may grant.
-func GrantScripts() []Script { return []Script{AcquireOperatedScript()} }
+func GrantScripts() []Script { return []Script{AcquireOperatedScript(), PassOperatedScript()} }

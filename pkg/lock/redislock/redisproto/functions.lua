@@ -42,6 +42,7 @@ local function armed_epochs(keys, args)
 end
 
 redis.register_function('lockstead_acquire', function(keys, args) return acquire(keys, args, check_armed) end)
+redis.register_function('lockstead_pass', function(keys, args) return pass(keys, args, check_armed) end)
 redis.register_function{function_name='lockstead_renew', callback=renew, flags={'allow-oom'}}
 redis.register_function{function_name='lockstead_release', callback=release, flags={'allow-oom'}}
 redis.register_function{function_name='lockstead_inspect', callback=inspect, flags={'no-writes'}}

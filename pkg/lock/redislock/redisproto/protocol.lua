@@ -62,10 +62,9 @@ local function holds(record, id)
   return #id == ID_LENGTH and string.sub(record, 1, ID_LENGTH) == id
 end
 
--- acquire: keys lock, counter; args id, ttl, owner. Returns {1, epoch, sequence}, or {0, remaining ms, record}.
--- check decides whether the store may grant at all, and returns an error if not.
-local function acquire(keys, args, check)
-  local id, owner = args[1], args[3]
+-- grant gives the lock to id: a free one, or, with from, the one that from holds. Returns {1, epoch, sequence}, or {0, remaining ms, record}, or {}
+-- if from held nothing. check decides whether the store may grant at all, and returns an error if not.
+local function grant(keys, from, id, raw_ttl, owner, check)
   local prefix, bad_keys = read_prefix(keys[1], keys[2])
   if bad_keys then
     return bad_keys
@@ -79,7 +78,7 @@ local function acquire(keys, args, check)
   if refused then
     return refused
   end
-  local ttl, bad_ttl = read_ttl(args[2], max_ttl)
+  local ttl, bad_ttl = read_ttl(raw_ttl, max_ttl)
   if bad_ttl then
     return bad_ttl
   end
@@ -92,12 +91,27 @@ local function acquire(keys, args, check)
     if left < 0 then
       return fail('FOREIGN', 'the record of the lock never runs out')
     end
-    return {0, left, record}
+    if not from or not holds(record, from) then
+      return {0, left, record}
+    end
+  elseif from then
+    return {}
   end
   local sequence = redis.call('INCR', keys[2])
   local token = epoch .. '-' .. string.format('%.0f', sequence)
   redis.call('SET', keys[1], id .. ' ' .. token .. ' ' .. owner, 'PX', ttl)
   return {1, epoch, sequence}
+end
+
+-- acquire: keys lock, counter; args id, ttl, owner. Returns {1, epoch, sequence}, or {0, remaining ms, record}.
+local function acquire(keys, args, check)
+  return grant(keys, nil, args[1], args[2], args[3], check)
+end
+
+-- pass: keys lock, counter; args id, ttl, owner, id of the holder. Returns as acquire, or {} if nobody holds the lock. It publishes nothing:
+-- the lock is not free.
+local function pass(keys, args, check)
+  return grant(keys, args[4] or '', args[1], args[2], args[3], check)
 end
 
 -- renew: keys lock, counter; args id, ttl. Returns 1, or 0 if the id is not the holder's. It needs no arming: a record that is there

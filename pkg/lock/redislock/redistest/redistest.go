@@ -288,7 +288,7 @@ func (s *Server) PreloadScripts(t testing.TB) {
 	client := s.newClient(adminName, s.password)
 	defer func() { _ = client.Close() }()
 	scripts := append(redisproto.HolderScripts(), redisproto.GrantScripts()...)
-	for _, script := range append(scripts, redisproto.AcquireScript()) {
+	for _, script := range append(scripts, redisproto.AcquireScript(), redisproto.PassScript()) {
 		if err := client.ScriptLoad(t.Context(), script.Source).Err(); err != nil {
 			t.Fatalf("redistest: %v", err)
 		}

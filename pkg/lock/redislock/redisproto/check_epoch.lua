@@ -13,5 +13,3 @@ local function check_epoch(prefix, epoch, max_ttl)
   end
   return epoch, max_ttl, nil
 end
-
-return acquire(KEYS, ARGV, check_epoch)
