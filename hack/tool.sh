@@ -12,9 +12,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${LOCKSTEAD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstead}
 
 name=${1:?"usage: hack/tool.sh <tool>"}
+# The last element of the package's path.
+program_package=$name
 case $name in
   controller-gen) dir=$here/tools estimate="under a minute" ;;
-  golangci-lint) dir=$here/tools/lint estimate="3 to 10 minutes" ;;
+  # golangci-lint as kube-api-linter builds it, which is with itself in it.
+  golangci-lint) dir=$here/tools/lint program_package=golangci-lint-kube-api-linter estimate="3 to 10 minutes" ;;
   helm) dir=$here/tools/helm estimate="3 to 10 minutes" ;;
   *) echo "hack/tool.sh: unknown tool $name" >&2; exit 2 ;;
 esac
@@ -24,7 +27,7 @@ program=$cache/bin/$name-$key/$name
 
 if [[ ! -x $program ]]; then
   # The tool lines of the modfile name the package to build.
-  package=$(cd "$dir" && GOWORK=off go list tool | grep "/$name\$")
+  package=$(cd "$dir" && GOWORK=off go list tool | grep "/$program_package\$")
   version=$(cd "$dir" && GOWORK=off go list -f '{{.Module.Version}}' "$package")
   echo "building $name $version once, into $cache ($estimate on two cores) ..." >&2
   mkdir -p "${program%/*}"

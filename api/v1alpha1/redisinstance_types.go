@@ -153,6 +153,7 @@ type ManagedServer struct {
 	// version picks the image, such as "8.1". At least 7.0 (Redis) or 7.2 (Valkey). Defaults to 8.1 (Valkey) or 8.0 (Redis).
 	//
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([7-9]|[1-9][0-9])[.][0-9]+([.][0-9]+)?$')",message="write a version from 7.0 up as major.minor or major.minor.patch, in quotes, such as \"8.1\""
 	Version string `json:"version,omitempty"`
