@@ -279,7 +279,8 @@ type CredentialsStatus struct {
 	// +optional
 	PreviousValidUntil *metav1.Time `json:"previousValidUntil,omitempty"`
 
-	// nextRotationTime is when the password changes next by the schedule.
+	// nextRotationTime is when the password changes next, if that is known: by the schedule, or when a rotation that was asked for during an
+	// overlap can start.
 	//
 	// +optional
 	NextRotationTime *metav1.Time `json:"nextRotationTime,omitempty"`

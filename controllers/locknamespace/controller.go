@@ -20,13 +20,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/controllers/redisinstance"
 	"github.com/lockstead/lockstead/internal/apply"
-	"github.com/lockstead/lockstead/internal/redisadmin"
 	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
 )
@@ -135,11 +133,11 @@ func (c *Controller) reconcile(ctx context.Context, lns *v1alpha1.LockNamespace)
 			return outcome{}, reconcile.Result{}, err
 		}
 	}
-	v, result, err := c.program(ctx, lns, e.instance, secret)
-	if err == nil && v.reason == "" {
+	p, result, err := c.program(ctx, lns, e.instance, secret)
+	if err == nil && p.done.reason != "" {
 		lns.Status.Binding = &v1alpha1.BindingReference{Name: secretName(lns)}
 	}
-	return outcome{programmed: v, shared: err == nil && e.instance != nil && !redisinstance.Isolated(e.instance)}, result, err
+	return outcome{programmed: p}, result, err
 }
 
 // gather looks up what the decision needs.
@@ -210,61 +208,37 @@ func (c *Controller) record(ctx context.Context, lns *v1alpha1.LockNamespace, t 
 }
 
 // program makes the backend know the LockNamespace, and then writes the Secret.
-func (c *Controller) program(ctx context.Context, lns *v1alpha1.LockNamespace, instance *v1alpha1.RedisInstance, secret bindingSecret) (verdict, reconcile.Result, error) {
+func (c *Controller) program(ctx context.Context, lns *v1alpha1.LockNamespace, instance *v1alpha1.RedisInstance, secret bindingSecret) (programmed, reconcile.Result, error) {
 	if secret.foreign {
-		return verdict{v1alpha1.ReasonSecretConflict, fmt.Sprintf(
+		return unprogrammed(verdict{v1alpha1.ReasonSecretConflict, fmt.Sprintf(
 			"Secret %s exists and was not made for this LockNamespace. It is left alone: rename or delete it, or create the LockNamespace anew with another spec.binding.secretName.",
-			secretName(lns))}, reconcile.Result{RequeueAfter: retryBlocked}, nil
+			secretName(lns))}), reconcile.Result{RequeueAfter: retryBlocked}, nil
 	}
-	var b *binding.Binding
-	var result reconcile.Result
 	if instance == nil {
 		if v, err := c.programRBAC(ctx, lns); err != nil || v.reason != "" {
-			return v, reconcile.Result{RequeueAfter: retryBlocked}, err
+			return unprogrammed(v), reconcile.Result{RequeueAfter: retryBlocked}, err
 		}
-		b = leaseBinding(lns, secret.data())
-	} else {
-		server, err := c.programRedis(ctx, lns, instance, secret)
-		if errors.Is(err, redisinstance.ErrNotAvailable) {
-			// The error has details that change with every attempt; the status must not.
-			log.FromContext(ctx).V(1).Info("The server cannot be programmed now", "error", err.Error())
-			return verdict{v1alpha1.ReasonInstanceNotAvailable, fmt.Sprintf(
-				"RedisInstance %s/%s cannot be programmed now; its conditions say why.", instance.Namespace, instance.Name)}, reconcile.Result{RequeueAfter: retryBlocked}, nil
-		}
-		if err != nil {
-			return failed(err), reconcile.Result{}, err
-		}
-		b, result.RequeueAfter = redisBinding(lns, instance, server), resync
+		p, err := c.publish(ctx, lns, secret, leaseBinding(lns, secret.data()), nil)
+		return p, reconcile.Result{}, err
 	}
-	err := c.writeSecret(ctx, lns, secret, b)
+	return c.programRedis(ctx, lns, instance, secret)
+}
+
+// publish writes the Secret, the last step.
+func (c *Controller) publish(ctx context.Context, lns *v1alpha1.LockNamespace, secret bindingSecret, b *binding.Binding, rotation map[string]string) (programmed, error) {
+	err := c.writeSecret(ctx, lns, secret, b, rotation)
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		// Somebody wrote it at the same time: nothing to tell anybody about, the next look decides.
-		return verdict{}, reconcile.Result{}, err
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+		// Somebody wrote or deleted it at the same time: nothing to tell anybody about, the next look decides.
+		return programmed{}, err
 	case err != nil:
-		return failed(err), reconcile.Result{}, err
+		return unprogrammed(failed(err)), err
 	}
-	return verdict{}, result, nil
+	return programmed{done: verdict{v1alpha1.ReasonProgrammed, "The backend and Secret " + secretName(lns) + " are in place."}}, nil
 }
 
 func failed(err error) verdict {
 	return verdict{v1alpha1.ReasonProgramFailed, "Tried again: " + err.Error()}
-}
-
-// programRedis programs the password of the Secret, or a new one. When the operator ends before a new one is in the Secret, nobody has it.
-func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespace, instance *v1alpha1.RedisInstance, secret bindingSecret) (binding.Redis, error) {
-	password := string(secret.data()[binding.KeyPassword])
-	if password == "" {
-		password = redisadmin.NewPassword()
-	}
-	server, err := c.tenants.Program(ctx, instance, redisinstance.Tenant{
-		Username: usernameOf(lns), Prefix: redisinstance.PrefixOf(lns), Password: password, MaxTTL: lns.Spec.TTL.Max.Duration,
-		Programmed: lns.Status.Binding != nil,
-	})
-	if err != nil {
-		return binding.Redis{}, fmt.Errorf("program the server: %w", err)
-	}
-	return server, nil
 }
 
 // programRBAC lets the consumers write Leases.

@@ -131,16 +131,16 @@ func TestTransitions(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1, 0)
 	lns := lockNamespace(nil)
-	setConditions(lns, outcome{programmed: verdict{v1alpha1.ReasonProgramFailed, "one"}}, now)
+	setConditions(lns, outcome{programmed: unprogrammed(verdict{v1alpha1.ReasonProgramFailed, "one"})}, now)
 	if got := transitions(nil, lns.Status.Conditions); len(got) != 1 || got[0].kind != "Warning" {
 		t.Errorf("the first fault gave %v", got)
 	}
 	before := lns.DeepCopy().Status.Conditions
-	setConditions(lns, outcome{programmed: verdict{v1alpha1.ReasonProgramFailed, "two"}}, now)
+	setConditions(lns, outcome{programmed: unprogrammed(verdict{v1alpha1.ReasonProgramFailed, "two"})}, now)
 	if got := transitions(before, lns.Status.Conditions); len(got) != 0 {
 		t.Errorf("the same fault in other words gave %v", got)
 	}
-	setConditions(lns, outcome{}, now)
+	setConditions(lns, outcome{programmed: programmed{done: verdict{v1alpha1.ReasonProgrammed, "done"}}}, now)
 	if got := transitions(before, lns.Status.Conditions); len(got) != 1 || got[0].kind != "Normal" || got[0].reason != v1alpha1.ReasonReady {
 		t.Errorf("recovery gave %v", got)
 	}

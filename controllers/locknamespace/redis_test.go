@@ -352,27 +352,6 @@ func TestAServerThatIsDown(t *testing.T) {
 	}
 }
 
-// A Secret that was deleted gets a new password, which is the only one that works then.
-func TestADeletedSecretIsWrittenAnew(t *testing.T) {
-	b := newBench(t)
-	instance, server := b.redis()
-	a := b.application(b.namespace, "billing", on(instance))
-	a.reconcile()
-	old := a.binding().Redis
-	remove(t, a.secret())
-	a.reconcile()
-	a.wantReady()
-	if err := a.acquire(server, a.object.Status.Prefix, "key"); err != nil {
-		t.Errorf("acquire with the new Secret: %v", err)
-	}
-	if a.binding().Redis.Password != old.Password {
-		if err := server.Client(t, old.Username, old.Password).Ping(t.Context()).Err(); err == nil {
-			t.Error("the password of the deleted Secret still works")
-		}
-	}
-	a.wantNoWrites()
-}
-
 func TestWhatTheServerForgotIsProgrammedAgain(t *testing.T) {
 	b := newBench(t)
 	instance, server := b.redis()

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,13 +81,16 @@ func restoreRecord(lns *v1alpha1.LockNamespace, secret bindingSecret) {
 	}
 }
 
-// writeSecret makes the Secret say what b says.
-func (c *Controller) writeSecret(ctx context.Context, lns *v1alpha1.LockNamespace, present bindingSecret, b *binding.Binding) error {
+// writeSecret makes the Secret say what b and the annotations of the rotation say.
+func (c *Controller) writeSecret(ctx context.Context, lns *v1alpha1.LockNamespace, present bindingSecret, b *binding.Binding, rotation map[string]string) error {
 	entries, err := b.Encode()
 	if err != nil {
 		return fmt.Errorf("encode the binding: %w", err)
 	}
-	annotations := map[string]string{}
+	annotations := maps.Clone(rotation)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
 	if ref := lns.Status.InstanceRef; ref != nil {
 		annotations[annotationInstance] = ref.Namespace + "/" + ref.Name
 	}
@@ -120,6 +124,15 @@ func (c *Controller) writeSecret(ctx context.Context, lns *v1alpha1.LockNamespac
 func adjust(secret *corev1.Secret, labels, annotations map[string]string, entries map[string][]byte) (changed bool) {
 	changed = setAll(&secret.Labels, labels) || changed
 	changed = setAll(&secret.Annotations, annotations) || changed
+	for _, name := range rotationAnnotations {
+		if _, want := annotations[name]; want {
+			continue
+		}
+		if _, have := secret.Annotations[name]; have {
+			delete(secret.Annotations, name)
+			changed = true
+		}
+	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}

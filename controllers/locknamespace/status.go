@@ -28,11 +28,19 @@ func record(lns *v1alpha1.LockNamespace, t target) {
 type outcome struct {
 	// accepted is an objection, or zero.
 	accepted verdict
-	// programmed is what was in the way, or zero. Only meaningful without an objection.
-	programmed verdict
-	// shared: nothing on the server keeps the LockNamespace apart from others.
-	shared bool
+	// programmed is what became of the backend and the Secret. Only meaningful without an objection.
+	programmed programmed
 }
+
+// programmed is how far the programming of a backend came: one of the two is zero.
+type programmed struct {
+	// done says that all is in place.
+	done verdict
+	// missing is what was in the way.
+	missing verdict
+}
+
+func unprogrammed(v verdict) programmed { return programmed{missing: v} }
 
 // setConditions derives all conditions from an outcome.
 func setConditions(lns *v1alpha1.LockNamespace, o outcome, now time.Time) {
@@ -50,17 +58,12 @@ func setConditions(lns *v1alpha1.LockNamespace, o outcome, now time.Time) {
 		return
 	}
 	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, verdict{v1alpha1.ReasonAccepted, acceptedMessage(lns)})
-	if o.programmed.reason != "" {
-		set(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, o.programmed)
-		set(v1alpha1.ConditionReady, metav1.ConditionFalse, o.programmed)
+	if missing := o.programmed.missing; missing.reason != "" {
+		set(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, missing)
+		set(v1alpha1.ConditionReady, metav1.ConditionFalse, missing)
 		return
 	}
-	if o.shared {
-		set(v1alpha1.ConditionProgrammed, metav1.ConditionTrue, verdict{v1alpha1.ReasonNotEnforced, "The backend and Secret " + secretName(lns) + " are in place. " +
-			"All applications log in to the server as one user, so nothing but convention keeps them away from each other's locks."})
-	} else {
-		set(v1alpha1.ConditionProgrammed, metav1.ConditionTrue, verdict{v1alpha1.ReasonProgrammed, "The backend and Secret " + secretName(lns) + " are in place."})
-	}
+	set(v1alpha1.ConditionProgrammed, metav1.ConditionTrue, o.programmed.done)
 	set(v1alpha1.ConditionReady, metav1.ConditionTrue, verdict{v1alpha1.ReasonReady, "Mount Secret " + secretName(lns) + " and lock."})
 }
 

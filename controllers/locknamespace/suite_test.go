@@ -49,6 +49,8 @@ type bench struct {
 	instances  *redisinstance.Controller
 	writes     *controllertest.Writes
 	recorder   *events.FakeRecorder
+	clock      *clocktesting.FakeClock
+	crash      *crash
 	// address is where the Redis server is; empty is nowhere.
 	address string
 	// told is everything that people could read: events, logs and statuses.
@@ -57,29 +59,30 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, namespace: environment.Namespace(t, nil), recorder: events.NewFakeRecorder(100)}
+	b := &bench{t: t, namespace: environment.Namespace(t, nil), recorder: events.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(time.Now())}
 	b.ctx = log.IntoContext(t.Context(), funcr.New(func(prefix, args string) { b.told.WriteString(prefix + args) }, funcr.Options{Verbosity: 9}))
 	b.restart(types.NamespacedName{})
 	return b
 }
 
-// restart starts another operator, with a default instance or an empty name.
+// restart starts another operator, which nothing ends, with a default instance or an empty name.
 func (b *bench) restart(defaultInstance types.NamespacedName) {
 	connector := redisadmin.NewConnector(&redisadmin.Options{Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		if b.address == "" {
 			return nil, errors.New("nobody is there")
 		}
-		return (&net.Dialer{}).DialContext(ctx, network, b.address)
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, b.address)
+		return &crashingConn{Conn: conn, crash: b.crash}, err
 	}})
 	manager, writes := controllertest.CountWrites(environment.Manager)
-	clock := clocktesting.NewFakeClock(time.Now())
-	b.writes = writes
+	b.writes, b.crash = writes, &crash{}
+	writes.Fail(func(string) error { return b.crash.point() })
 	b.instances = redisinstance.New(redisinstance.Config{
-		Client: manager, Reader: manager, Connector: connector, Recorder: events.NewFakeRecorder(100), Clock: clock, LockClock: lockclock.Monotonic(),
+		Client: manager, Reader: manager, Connector: connector, Recorder: events.NewFakeRecorder(100), Clock: b.clock, LockClock: lockclock.Monotonic(),
 	})
 	b.controller = locknamespace.New(locknamespace.Config{
 		Client: manager, Reader: manager, Tenants: redisinstance.NewTenants(manager, manager, connector),
-		Recorder: b.recorder, Clock: clock, DefaultInstance: defaultInstance,
+		Recorder: b.recorder, Clock: b.clock, DefaultInstance: defaultInstance,
 	})
 }
 

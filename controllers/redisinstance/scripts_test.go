@@ -26,10 +26,11 @@ func withoutFunctions(config ...string) []string {
 // driverOf is the library's driver with what Program gives the application.
 func (a *application) driverOf(server *redistest.Server) *redislock.Driver {
 	a.t.Helper()
-	reached, err := a.tenants.Program(a.t.Context(), a.instance, a.tenant())
+	programmed, err := a.tenants.Program(a.t.Context(), a.instance, a.tenant())
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	reached := programmed.Server
 	client := server.Client(a.t, reached.Username, reached.Password)
 	d, err := redislock.New(client, &redislock.Options{Access: reached.Access, Operated: true})
 	if err != nil {
@@ -61,10 +62,11 @@ func TestAServerWithoutFunctionsGrantsByScripts(t *testing.T) {
 		t.Errorf("capabilities are %v", got)
 	}
 	a := b.application("billing")
-	reached, err := b.tenants.Program(t.Context(), b.instance, a.tenant())
+	programmed, err := b.tenants.Program(t.Context(), b.instance, a.tenant())
 	if err != nil {
 		t.Fatal(err)
 	}
+	reached := programmed.Server
 	if reached.Access != binding.AccessScripts {
 		t.Errorf("access is %s", reached.Access)
 	}

@@ -46,10 +46,11 @@ func TestAServerWhoseUsersNobodyAdministers(t *testing.T) {
 				}
 			}
 			a := b.application("billing")
-			reached, err := b.tenants.Program(t.Context(), b.instance, a.tenant())
+			programmed, err := b.tenants.Program(t.Context(), b.instance, a.tenant())
 			if err != nil {
 				t.Fatal(err)
 			}
+			reached := programmed.Server
 			if reached.Username != "everybody" || reached.Password != "everybody's" {
 				t.Errorf("the binding is for %s", reached.Username)
 			}

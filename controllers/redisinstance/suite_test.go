@@ -261,10 +261,11 @@ func (a *application) tenant() redisinstance.Tenant {
 // program does what the locknamespace controller does.
 func (a *application) program() {
 	a.t.Helper()
-	server, err := a.tenants.Program(a.t.Context(), a.instance, a.tenant())
+	grant, err := a.tenants.Program(a.t.Context(), a.instance, a.tenant())
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	server := grant.Server
 	if server.Host == "" || server.Port != 6379 || server.Username != a.tenant().Username || server.Password != a.password || server.TLS {
 		a.t.Errorf("the endpoint is %s, access %s", server, server.Access)
 	}

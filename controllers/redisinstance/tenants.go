@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/util/retry"
@@ -31,8 +32,12 @@ type Tenant struct {
 	// Username is what redisadmin.TenantUser makes of the UID.
 	Username string
 	Prefix   string
-	// Password is the one in the binding Secret.
+	// Password is the one that is in the binding Secret, or will be.
 	Password string
+	// Previous are the hashes of other passwords that work for a while.
+	Previous []string
+	// KeepKnown lets the passwords that the user has work for a while too: pods still use them, and the Secret that told of them is gone.
+	KeepKnown bool
 	// MaxTTL is the longest TTL that its locks may have.
 	MaxTTL time.Duration
 	// Programmed says that it was programmed before, so that its epoch record must be there.
@@ -45,34 +50,60 @@ func (t Tenant) String() string { return t.Username + " (" + t.Prefix + ")" }
 // Format writes String for every verb, so that none of them shows the password.
 func (t Tenant) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, t.String()) }
 
+// Grant is what a server gives a tenant.
+type Grant struct {
+	// Server is how the tenant reaches it, and as whom.
+	Server binding.Redis
+	// Previous are the hashes of the passwords that work beside the one in Server.
+	Previous []string
+	// NotEnforced: all applications log in as one user that the owner of the server made, so nothing keeps them apart, and no password is
+	// the operator's to change.
+	NotEnforced bool
+}
+
+// maxKnown is how many passwords Tenant.KeepKnown keeps. The oldest come first: the newer ones of an operator that ended before it wrote the
+// Secret, again and again, are nobody's.
+const maxKnown = 4
+
+// hashes are the passwords of the user, when known are those that it has on the server.
+func (t Tenant) hashes(known []string) (previous, all []string) {
+	password := redisproto.PasswordHash(t.Password)
+	previous = slices.Clone(t.Previous)
+	if t.KeepKnown {
+		previous = append(previous, known[:min(len(known), maxKnown)]...)
+	}
+	previous = slices.DeleteFunc(previous, func(hash string) bool { return hash == password })
+	return previous, append(slices.Clone(previous), password)
+}
+
 // ErrNotAvailable says that the server cannot be programmed now. The conditions of the RedisInstance say why.
 var ErrNotAvailable = errors.New("the RedisInstance is not available")
 
 // Program gives a tenant its user and epoch on the server of instance, reads the user back, and lets the server grant it locks. It returns how
 // the tenant reaches the server. Repeated, it changes nothing. An error that is not ErrNotAvailable is the API server's.
-func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance, tenant Tenant) (binding.Redis, error) {
+func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance, tenant Tenant) (Grant, error) {
 	status := instance.Status
 	if status.Epoch == 0 || status.QuarantineUntil != nil {
-		return binding.Redis{}, fmt.Errorf("%w yet", ErrNotAvailable)
+		return Grant{}, fmt.Errorf("%w yet", ErrNotAvailable)
 	}
 	if status.LongestTTL == nil || status.LongestTTL.Duration < tenant.MaxTTL {
-		return binding.Redis{}, fmt.Errorf("%w: it does not know its longest TTL yet", ErrNotAvailable)
+		return Grant{}, fmt.Errorf("%w: it does not know its longest TTL yet", ErrNotAvailable)
 	}
 	in, err := t.servers.login(ctx, instance)
 	if err != nil {
-		return binding.Redis{}, ownReason(err)
+		return Grant{}, ownReason(err)
 	}
 	server, err := t.servers.connect(ctx, in)
 	if err != nil {
-		return binding.Redis{}, notAvailable(err)
+		return Grant{}, notAvailable(err)
 	}
 	defer server.Close()
 	found, err := server.Probe(ctx)
 	if err != nil {
-		return binding.Redis{}, notAvailable(err)
+		return Grant{}, notAvailable(err)
 	}
 	if err := programEpoch(ctx, server, found, instance, tenant); err != nil {
-		return binding.Redis{}, notAvailable(err)
+		return Grant{}, notAvailable(err)
 	}
 	at := endpoint(instance)
 	reached := binding.Redis{
@@ -82,20 +113,45 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 	if !Isolated(instance) {
 		shared, err := t.servers.readCredentials(ctx, instance.Namespace, instance.Spec.External.TenantCredentials.SecretName)
 		reached.Username, reached.Password = shared.username, shared.password
-		return reached, ownReason(err)
+		return Grant{Server: reached, NotEnforced: true}, ownReason(err)
 	}
-	user := tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, access(found), []string{redisproto.PasswordHash(tenant.Password)})
-	if instance.Spec.Mode == v1alpha1.ModeManaged {
-		// First into the file: a pod that restarts in between boots with the user.
-		err := t.edit(ctx, instance, in, func(users []redisproto.User) []redisproto.User { return withUser(users, user) })
+	previous, err := t.programUser(ctx, server, instance, in, tenant, access(found))
+	if err != nil {
+		return Grant{}, err
+	}
+	return Grant{Server: reached, Previous: previous}, nil
+}
+
+// programUser makes the user and returns the hashes of the passwords that it has beside the one of tenant. On a managed server it is first
+// written into the file: a pod that restarts in between boots with the user.
+func (t *Tenants) programUser(ctx context.Context, server *redisadmin.Client, instance *v1alpha1.RedisInstance, in login, tenant Tenant, access binding.Access) ([]string, error) {
+	var known []string
+	if tenant.KeepKnown {
+		user, exists, err := server.GetUser(ctx, tenant.Username)
 		if err != nil {
-			return binding.Redis{}, err
+			return nil, notAvailable(err)
+		}
+		if exists {
+			known = user.PasswordHashes()
 		}
 	}
-	if _, err := server.EnsureUser(ctx, user); err != nil {
-		return binding.Redis{}, notAvailable(err)
+	previous, all := tenant.hashes(known)
+	if instance.Spec.Mode == v1alpha1.ModeManaged {
+		err := t.edit(ctx, instance, in, func(users []redisproto.User) []redisproto.User {
+			if i := slices.IndexFunc(users, func(u redisproto.User) bool { return u.Name == tenant.Username }); i >= 0 {
+				// A server that has just started may not have the user yet.
+				previous, all = tenant.hashes(users[i].PasswordHashes)
+			}
+			return withUser(users, tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, access, all))
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	return reached, nil
+	if _, err := server.EnsureUser(ctx, tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, access, all)); err != nil {
+		return nil, notAvailable(err)
+	}
+	return previous, nil
 }
 
 // Revoke deletes the user of a tenant, which closes its connections. Its keys stay until they run out. No such user is not an error. Where nobody can

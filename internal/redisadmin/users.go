@@ -48,11 +48,15 @@ type User struct {
 	on         bool
 	noPassword bool
 	passwords  map[string]bool
+	hashes     []string
 	keys       map[string]bool
 	channels   map[string]bool
 	commands   map[string]bool
 	selectors  bool
 }
+
+// PasswordHashes are the user's passwords as redisproto.PasswordHash gives them, in the order in which they were added.
+func (u User) PasswordHashes() []string { return u.hashes }
 
 // HasMark reports whether the user has the mark of UserMark.
 func (u User) HasMark(mark string) bool { return u.keys[mark] }
@@ -123,6 +127,9 @@ func parseUser(name string, reply any) (User, error) {
 			user.on, user.noPassword = words["on"], words["nopass"]
 		case "passwords":
 			user.passwords = words
+			for _, hash := range wordList(list[i+1]) {
+				user.hashes = append(user.hashes, "#"+hash)
+			}
 		case "commands":
 			user.commands = words
 		case "keys":
@@ -137,20 +144,27 @@ func parseUser(name string, reply any) (User, error) {
 	return user, nil
 }
 
-// wordSet reads a list of words, which older servers send as an array and newer ones as one text.
-func wordSet(value any) map[string]bool {
-	set := map[string]bool{}
+// wordList reads a list of words, which older servers send as an array and newer ones as one text.
+func wordList(value any) []string {
 	switch value := value.(type) {
 	case string:
-		for word := range strings.FieldsSeq(value) {
-			set[word] = true
-		}
+		return strings.Fields(value)
 	case []any:
+		var words []string
 		for _, element := range value {
 			if word, ok := element.(string); ok {
-				set[word] = true
+				words = append(words, word)
 			}
 		}
+		return words
+	}
+	return nil
+}
+
+func wordSet(value any) map[string]bool {
+	set := map[string]bool{}
+	for _, word := range wordList(value) {
+		set[word] = true
 	}
 	return set
 }

@@ -54,6 +54,9 @@ func PasswordHash(password string) string {
 	return "#" + hex.EncodeToString(sum[:])
 }
 
+// IsPasswordHash reports whether PasswordHash could have made hash.
+func IsPasswordHash(hash string) bool { return passwordHash.MatchString(hash) }
+
 // User is a line of an ACL file.
 type User struct {
 	Name string
@@ -97,7 +100,7 @@ func (u User) validate() error {
 		return fmt.Errorf("user name %q is not 1 to 64 letters, digits, '-' or '_'", u.Name)
 	}
 	for _, hash := range u.PasswordHashes {
-		if !passwordHash.MatchString(hash) {
+		if !IsPasswordHash(hash) {
 			return fmt.Errorf("user %s: a password is not given as # and its SHA-256", u.Name)
 		}
 	}
