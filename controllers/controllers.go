@@ -28,6 +28,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// LockClock decides when a Lease is abandoned, and when a quarantine is over. Defaults to the boot clock.
 	LockClock lockclock.Clock
+	// Operator are the operator's own pods, which the network policies of managed servers admit. Defaults to none.
+	Operator redisinstance.Pods
 }
 
 // Setup adds all controllers to a manager, whose cache and client are those of ManagerOptions.
@@ -47,7 +49,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	}{
 		redisinstance.New(redisinstance.Config{
 			Client: client, Reader: reader, Connector: o.Connector,
-			Recorder: mgr.GetEventRecorder(redisinstance.Name), Clock: o.Clock, LockClock: o.LockClock,
+			Recorder: mgr.GetEventRecorder(redisinstance.Name), Clock: o.Clock, LockClock: o.LockClock, Operator: o.Operator,
 		}),
 		locknamespace.New(locknamespace.Config{
 			Client: client, Reader: reader, Tenants: redisinstance.NewTenants(client, reader, o.Connector),

@@ -4,6 +4,8 @@
 // Command manager is the Lockstead operator.
 //
 //	--default-instance=ns/name       RedisInstance for LockNamespaces without an instanceRef (none: they get Leases)
+//	--operator-namespace=ns          with --operator-labels: its own pods, which the network policies of managed servers admit (none)
+//	--operator-labels=key=value,…
 //	--leader-elect                   let one of several operators act
 //	--leader-election-namespace=ns   namespace of the election's Lease (the operator's own)
 //	--metrics-bind-address=:8443     metrics over HTTPS, to those whom RBAC lets read /metrics; 0 is nowhere
@@ -35,6 +37,7 @@ import (
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/controllers"
+	"github.com/lockstead/lockstead/controllers/redisinstance"
 	"github.com/lockstead/lockstead/internal/options"
 )
 
@@ -77,7 +80,9 @@ func run(ctx context.Context, o options.Options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := controllers.Setup(mgr, controllers.Options{DefaultInstance: o.DefaultInstance}); err != nil {
+	if err := controllers.Setup(mgr, controllers.Options{
+		DefaultInstance: o.DefaultInstance, Operator: redisinstance.Pods{Namespace: o.OperatorNamespace, Labels: o.OperatorLabels},
+	}); err != nil {
 		return err //nolint:wrapcheck // It says what was done.
 	}
 	// The Redis client would write to standard error on its own; what it says is in the errors that it returns.

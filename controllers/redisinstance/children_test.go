@@ -4,10 +4,13 @@
 package redisinstance_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +44,10 @@ func TestChildrenThatAreDisabledGo(t *testing.T) {
 		kind   func() client.Object
 		policy func(*v1alpha1.ManagedServer) *v1alpha1.ChildPolicy
 	}{
+		"the network policy": {
+			func() client.Object { return &networkingv1.NetworkPolicy{} },
+			func(m *v1alpha1.ManagedServer) *v1alpha1.ChildPolicy { return &m.NetworkPolicy },
+		},
 		"the disruption budget": {
 			func() client.Object { return &policyv1.PodDisruptionBudget{} },
 			func(m *v1alpha1.ManagedServer) *v1alpha1.ChildPolicy { return &m.PodDisruptionBudget },
@@ -73,6 +80,53 @@ func TestChildrenThatAreDisabledGo(t *testing.T) {
 			b.wantNoWrites()
 		})
 	}
+}
+
+func TestTheNetworkPolicyAdmitsTheOperatorAndAcceptedNamespaces(t *testing.T) {
+	b := newBench(t, managed())
+	admitted := func() []networkingv1.NetworkPolicyPeer {
+		t.Helper()
+		b.reconcile()
+		policy := b.get(&networkingv1.NetworkPolicy{}, "locks-redis").(*networkingv1.NetworkPolicy)
+		b.wantNoWrites()
+		if len(policy.Spec.PolicyTypes) != 1 || policy.Spec.PolicyTypes[0] != networkingv1.PolicyTypeIngress ||
+			policy.Spec.PodSelector.MatchLabels["lockstead.dev/redisinstance"] != "locks" || len(policy.Spec.Ingress) != 1 {
+			t.Fatalf("the policy is %+v", policy.Spec)
+		}
+		rule := policy.Spec.Ingress[0]
+		if len(rule.Ports) != 1 || rule.Ports[0].Port.IntValue() != 6379 || *rule.Ports[0].Protocol != corev1.ProtocolTCP {
+			t.Errorf("the ports are %+v", rule.Ports)
+		}
+		operator := rule.From[0]
+		if operator.PodSelector.MatchLabels["app"] != "operator" || operator.NamespaceSelector.MatchExpressions[0].Values[0] != "operators" {
+			t.Errorf("the operator is not admitted: %+v", operator)
+		}
+		return rule.From[1:]
+	}
+	if others := admitted(); len(others) != 0 {
+		t.Errorf("without LockNamespaces %+v are admitted", others)
+	}
+	// LockNamespaces of two namespaces, and one that is not accepted.
+	for _, name := range []string{"a", "b"} {
+		b.accept(b.application(name), metav1.ConditionTrue)
+	}
+	refused := b.application("refused")
+	b.accept(refused, metav1.ConditionFalse)
+	others := admitted()
+	if len(others) != 1 || others[0].PodSelector != nil {
+		t.Fatalf("admitted are %+v", others)
+	}
+	selector := others[0].NamespaceSelector.MatchExpressions[0]
+	if selector.Key != "kubernetes.io/metadata.name" || selector.Operator != metav1.LabelSelectorOpIn || !slices.Equal(selector.Values, []string{b.namespace}) {
+		t.Errorf("admitted are %+v", selector)
+	}
+}
+
+func (b *bench) accept(a *application, status metav1.ConditionStatus) {
+	b.t.Helper()
+	a.setStatus(func(s *v1alpha1.LockNamespaceStatus) {
+		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: status, Reason: "Test", LastTransitionTime: metav1.Now()}}
+	})
 }
 
 func TestWhatTheAPIServerRefusesIsSaid(t *testing.T) {

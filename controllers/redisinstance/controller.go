@@ -57,6 +57,8 @@ type Config struct {
 	Clock clock.PassiveClock
 	// LockClock measures quarantines.
 	LockClock lockclock.Clock
+	// Operator are the operator's own pods, which network policies admit. Defaults to none, as of an operator that runs outside of the cluster.
+	Operator Pods
 }
 
 // Controller reconciles RedisInstances.
@@ -65,13 +67,14 @@ type Controller struct {
 	recorder    events.EventRecorder
 	clock       clock.PassiveClock
 	quarantines *quarantines
+	operator    Pods
 }
 
 // New returns a Controller.
 func New(config Config) *Controller {
 	return &Controller{
 		servers:  servers{client: config.Client, reader: config.Reader, connector: config.Connector},
-		recorder: config.Recorder, clock: config.Clock, quarantines: newQuarantines(config.LockClock),
+		recorder: config.Recorder, clock: config.Clock, quarantines: newQuarantines(config.LockClock), operator: config.Operator,
 	}
 }
 
@@ -82,6 +85,7 @@ func New(config Config) *Controller {
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -172,7 +176,7 @@ func (c *Controller) administer(ctx context.Context, instance *v1alpha1.RedisIns
 		return err
 	}
 	if instance.Spec.Mode == v1alpha1.ModeManaged {
-		if err := c.runServer(ctx, instance, in); err != nil {
+		if err := c.runServer(ctx, instance, in, tenants); err != nil {
 			return err
 		}
 	}

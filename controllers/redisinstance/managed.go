@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,7 @@ import (
 )
 
 // runServer brings the children of a managed RedisInstance to their desired state. The error is an unavailableError while the pod is not ready.
-func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInstance, in login) error {
+func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInstance, in login, tenants tenants) error {
 	var listErr error
 	err := c.editBootFile(ctx, instance, in.system, func(users []redisproto.User) []redisproto.User {
 		tenants, err := c.listTenants(ctx, instance)
@@ -39,7 +40,7 @@ func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInst
 	for _, user := range in.system {
 		hashes = append(hashes, user.PasswordHashes...)
 	}
-	for _, child := range children(instance) {
+	for _, child := range c.children(instance, tenants) {
 		if err := c.bring(ctx, instance, child); err != nil {
 			return err
 		}
@@ -66,16 +67,20 @@ type child struct {
 }
 
 // children are all but the Secrets and the StatefulSet, in the order in which they are made.
-func children(instance *v1alpha1.RedisInstance) []child {
+func (c *Controller) children(instance *v1alpha1.RedisInstance, tenants tenants) []child {
 	all := []child{
 		{&corev1.ConfigMap{}, desiredConfigMap(instance)},
 		{&corev1.Service{}, desiredService(instance)},
 	}
-	budget := child{live: &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: instance.Namespace, Name: childName(instance.Name)}}}
-	if managedServer(instance).PodDisruptionBudget == v1alpha1.ChildManaged {
+	managed, meta := managedServer(instance), metav1.ObjectMeta{Namespace: instance.Namespace, Name: childName(instance.Name)}
+	policy, budget := child{live: &networkingv1.NetworkPolicy{ObjectMeta: meta}}, child{live: &policyv1.PodDisruptionBudget{ObjectMeta: meta}}
+	if managed.NetworkPolicy == v1alpha1.ChildManaged {
+		policy.desired = desiredNetworkPolicy(instance, c.operator, admitted(tenants.bound))
+	}
+	if managed.PodDisruptionBudget == v1alpha1.ChildManaged {
 		budget.desired = desiredDisruptionBudget(instance)
 	}
-	return append(all, budget)
+	return append(all, policy, budget)
 }
 
 // bring makes, changes or deletes a child. What the API server refuses because of the spec ends up in a condition.

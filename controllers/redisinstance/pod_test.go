@@ -4,12 +4,14 @@
 package redisinstance
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
@@ -60,5 +62,25 @@ func TestFsyncOfTheSpec(t *testing.T) {
 		if !strings.Contains(conf, "\nappendfsync "+want+"\n") {
 			t.Errorf("fsync %q gives\n%s", fsync, conf)
 		}
+	}
+}
+
+func TestNamespacesThatAreAdmitted(t *testing.T) {
+	t.Parallel()
+	namespace := func(name string, accepted metav1.ConditionStatus) v1alpha1.LockNamespace {
+		return v1alpha1.LockNamespace{
+			ObjectMeta: metav1.ObjectMeta{Namespace: name},
+			Status:     v1alpha1.LockNamespaceStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted}}},
+		}
+	}
+	got := admitted([]v1alpha1.LockNamespace{
+		namespace("b", metav1.ConditionTrue), namespace("a", metav1.ConditionTrue), namespace("c", metav1.ConditionFalse), namespace("b", metav1.ConditionTrue), {},
+	})
+	if !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("admitted are %v", got)
+	}
+	// An operator of unknown place and no LockNamespaces: no rule at all, since one without peers admits everybody.
+	if policy := desiredNetworkPolicy(instanceWith(nil), Pods{}, nil); len(policy.Spec.Ingress) != 0 {
+		t.Errorf("the policy admits %+v", policy.Spec.Ingress)
 	}
 }

@@ -74,6 +74,7 @@ func (b *bench) startOperator(c client.Client) {
 	connector := redisadmin.NewConnector(&redisadmin.Options{Dial: b.dial})
 	b.controller = redisinstance.New(redisinstance.Config{
 		Client: c, Reader: c, Connector: connector, Recorder: b.recorder, Clock: b.clock, LockClock: b.lockClock,
+		Operator: redisinstance.Pods{Namespace: "operators", Labels: map[string]string{"app": "operator"}},
 	})
 	b.tenants = redisinstance.NewTenants(c, c, connector)
 }

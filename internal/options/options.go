@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -30,6 +31,10 @@ type Options struct {
 	LeaderElectionNamespace string
 	// DefaultInstance keeps the locks of LockNamespaces without an instanceRef. Defaults to none: those get Leases.
 	DefaultInstance types.NamespacedName
+	// OperatorNamespace and OperatorLabels are those of the operator's own pods, which the network policies of managed servers admit. Both or neither.
+	// Defaults to neither: the operator runs outside of the cluster.
+	OperatorNamespace string
+	OperatorLabels    map[string]string
 	// LogLevel is debug, info or error. Defaults to info.
 	LogLevel slog.Level
 	// ShowVersion prints the version and ends. Defaults to false.
@@ -48,6 +53,8 @@ func Parse(arguments []string, output io.Writer) (Options, error) {
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the election's Lease (default: the one that the operator runs in)")
 	flags.BoolVar(&o.ShowVersion, "version", false, "print the version and end")
 	instance := flags.String("default-instance", "", "namespace/name of the RedisInstance for LockNamespaces without an instanceRef; without it they get Leases")
+	flags.StringVar(&o.OperatorNamespace, "operator-namespace", "", "namespace of the operator's own pods, which the network policies of managed servers admit")
+	ownLabels := flags.String("operator-labels", "", "labels of the operator's own pods, as key=value,key=value; belongs to --operator-namespace")
 	level := flags.String("log-level", "info", "debug, info or error")
 	if err := flags.Parse(arguments); err != nil {
 		return Options{}, fmt.Errorf("flags: %w", err)
@@ -58,6 +65,12 @@ func Parse(arguments []string, output io.Writer) (Options, error) {
 	var err error
 	if o.DefaultInstance, err = parseInstance(*instance); err != nil {
 		return Options{}, fmt.Errorf("flag --default-instance: %w", err)
+	}
+	if o.OperatorLabels, err = parseLabels(*ownLabels); err != nil {
+		return Options{}, fmt.Errorf("flag --operator-labels: %w", err)
+	}
+	if (o.OperatorNamespace == "") != (len(o.OperatorLabels) == 0) {
+		return Options{}, errors.New("flags --operator-namespace and --operator-labels belong together: set both or neither")
 	}
 	if o.LogLevel, err = parseLevel(*level); err != nil {
 		return Options{}, fmt.Errorf("flag --log-level: %w", err)
@@ -75,6 +88,17 @@ func parseInstance(value string) (types.NamespacedName, error) {
 		return types.NamespacedName{}, fmt.Errorf("%q is not namespace/name, such as lock-system/locks", value)
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+func parseLabels(value string) (map[string]string, error) {
+	if value == "" {
+		return nil, nil
+	}
+	set, err := labels.ConvertSelectorToLabelsMap(value)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not key=value,key=value: %w", value, err)
+	}
+	return set, nil
 }
 
 func parseLevel(value string) (slog.Level, error) {

@@ -28,13 +28,19 @@ func TestParse(t *testing.T) {
 		want      Options
 		wantError string
 	}{
-		"nothing":           {"", defaults, ""},
-		"addresses":         {"--metrics-bind-address=0 --health-probe-bind-address=:1", with(func(o *Options) { o.MetricsAddress, o.ProbeAddress = "0", ":1" }), ""},
-		"leader election":   {"--leader-elect --leader-election-namespace=a", with(func(o *Options) { o.LeaderElect, o.LeaderElectionNamespace = true, "a" }), ""},
-		"default instance":  {"--default-instance=a/b", with(func(o *Options) { o.DefaultInstance = types.NamespacedName{Namespace: "a", Name: "b"} }), ""},
-		"certificates":      {"--metrics-cert-dir=/certs", with(func(o *Options) { o.MetricsCertDir = "/certs" }), ""},
-		"debug":             {"--log-level=debug", with(func(o *Options) { o.LogLevel = slog.LevelDebug }), ""},
-		"version":           {"--version", with(func(o *Options) { o.ShowVersion = true }), ""},
+		"nothing":          {"", defaults, ""},
+		"addresses":        {"--metrics-bind-address=0 --health-probe-bind-address=:1", with(func(o *Options) { o.MetricsAddress, o.ProbeAddress = "0", ":1" }), ""},
+		"leader election":  {"--leader-elect --leader-election-namespace=a", with(func(o *Options) { o.LeaderElect, o.LeaderElectionNamespace = true, "a" }), ""},
+		"default instance": {"--default-instance=a/b", with(func(o *Options) { o.DefaultInstance = types.NamespacedName{Namespace: "a", Name: "b"} }), ""},
+		"certificates":     {"--metrics-cert-dir=/certs", with(func(o *Options) { o.MetricsCertDir = "/certs" }), ""},
+		"debug":            {"--log-level=debug", with(func(o *Options) { o.LogLevel = slog.LevelDebug }), ""},
+		"version":          {"--version", with(func(o *Options) { o.ShowVersion = true }), ""},
+		"own pods": {"--operator-namespace=a --operator-labels=b=c,d/e=f", with(func(o *Options) {
+			o.OperatorNamespace, o.OperatorLabels = "a", map[string]string{"b": "c", "d/e": "f"}
+		}), ""},
+		"no labels":         {"--operator-namespace=a", Options{}, "belong together"},
+		"no namespace":      {"--operator-labels=b=c", Options{}, "belong together"},
+		"no label":          {"--operator-namespace=a --operator-labels=b", Options{}, "not key=value"},
 		"only a name":       {"--default-instance=b", Options{}, "not namespace/name"},
 		"too many parts":    {"--default-instance=a/b/c", Options{}, "not namespace/name"},
 		"empty name":        {"--default-instance=a/", Options{}, "not namespace/name"},
