@@ -26,7 +26,10 @@ type fallbackDriver struct {
 	binding *binding.Binding
 }
 
-var _ driver.Waiter = (*fallbackDriver)(nil)
+var (
+	_ driver.Waiter = (*fallbackDriver)(nil)
+	_ driver.Passer = (*fallbackDriver)(nil)
+)
 
 func (d *fallbackDriver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Grant, error) {
 	d.warning.Do(func() {

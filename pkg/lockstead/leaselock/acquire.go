@@ -36,6 +36,11 @@ func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	d.owners.begin(req, name, d.clock.Now())
 	epoch := d.epoch.Load()
 	lease, err := d.take(ctx, s, name, req, epoch)
+	return d.grant(op, name, req, epoch, lease, err)
+}
+
+// grant notes the outcome of an acquiring write.
+func (d *Driver) grant(op, name string, req driver.AcquireRequest, epoch uint64, lease *coordinationv1.Lease, err error) (driver.Grant, error) {
 	if err != nil {
 		if errors.Is(err, driver.ErrUnknown) {
 			d.owners.unanswered(req.ID)
@@ -62,9 +67,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 func (d *Driver) take(ctx context.Context, s *space, name string, req driver.AcquireRequest, epoch uint64) (*coordinationv1.Lease, error) {
 	const op = "acquire"
 	budget := req.TTL / 4
-	acquisition := leaseformat.Acquisition{
-		Prefix: req.Key.Prefix, Key: req.Key.Name, ID: req.ID, Duration: req.TTL, Owner: req.Owner, Epoch: epoch, Now: time.Now(), //nolint:forbidigo // for people
-	}
+	acquisition := acquisitionOf(req, epoch)
 	for range acquireRounds {
 		wanted, err := leaseformat.Create(d.namespace, acquisition)
 		if err != nil {
@@ -116,6 +119,12 @@ func (d *Driver) take(ctx context.Context, s *space, name string, req driver.Acq
 	}
 	// It was there each time: somebody else holds it, or many take turns.
 	return nil, &driver.HeldError{Key: req.Key.Name}
+}
+
+func acquisitionOf(req driver.AcquireRequest, epoch uint64) leaseformat.Acquisition {
+	return leaseformat.Acquisition{
+		Prefix: req.Key.Prefix, Key: req.Key.Name, ID: req.ID, Duration: req.TTL, Owner: req.Owner, Epoch: epoch, Now: time.Now(), //nolint:forbidigo // for people
+	}
 }
 
 // lostRace tells that a precondition failed: the Lease was changed or deleted since it was read.

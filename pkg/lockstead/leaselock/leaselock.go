@@ -42,7 +42,7 @@ type Options struct {
 
 const defaultAttemptTimeout = 5 * time.Second
 
-// Driver keeps locks as Leases of one Kubernetes namespace. It is a driver.Driver and a driver.Waiter.
+// Driver keeps locks as Leases of one Kubernetes namespace. It is a driver.Driver, a driver.Waiter and a driver.Passer.
 type Driver struct {
 	leases    coordinationv1client.LeaseInterface
 	transport http.RoundTripper
@@ -66,6 +66,7 @@ type Driver struct {
 var (
 	_ driver.Driver = (*Driver)(nil)
 	_ driver.Waiter = (*Driver)(nil)
+	_ driver.Passer = (*Driver)(nil)
 )
 
 // New makes a driver that keeps locks in a Kubernetes namespace. It copies the config, uses a transport of its own without a
