@@ -25,7 +25,7 @@ const (
 	ConditionTLSReady = "TLSReady"
 	// ConditionProgressing: a change of the server is under way.
 	ConditionProgressing = "Progressing"
-	// ConditionDeletionBlocked: the RedisInstance is to be deleted, and LockNamespaces are bound to it. It is absent when nobody deletes it.
+	// ConditionDeletionBlocked: the API server refuses to delete the RedisInstance, since LockNamespaces are bound to it.
 	ConditionDeletionBlocked = "DeletionBlocked"
 )
 
@@ -115,8 +115,6 @@ const (
 	ReasonCertificateInvalid = "CertificateInvalid"
 	// ReasonInvalidSpec: the API server refuses what follows from the spec. The message says which field.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonDeleting: the RedisInstance is being deleted.
-	ReasonDeleting = "Deleting"
 )
 
 // Reasons of ACLProgrammed. NotEnforced is one too.
@@ -150,8 +148,13 @@ const (
 
 // Reasons of DeletionBlocked.
 const (
-	// ReasonInUse: LockNamespaces are bound. Delete them, or set deletionProtection: Disabled.
+	// ReasonInUse: LockNamespaces are bound; the message names them. To delete the RedisInstance, delete them first, or set deletionProtection:
+	// Disabled. With its namespace it goes in any case.
 	ReasonInUse = "InUse"
+	// ReasonNotInUse: no LockNamespace is bound.
+	ReasonNotInUse = "NotInUse"
+	// ReasonProtectionDisabled: deletionProtection is Disabled. A deletion loses the locks of all LockNamespaces that are bound.
+	ReasonProtectionDisabled = "ProtectionDisabled"
 )
 
 // Reasons of LockSafe.

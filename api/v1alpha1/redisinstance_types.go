@@ -36,8 +36,8 @@ type RedisInstanceSpec struct {
 	// +kubebuilder:default={maxTTL: "1h", maxLockNamespaces: 500, customPrefixes: Forbidden}
 	Limits InstanceLimits `json:"limits,omitzero"`
 
-	// deletionProtection is WhileInUse (the RedisInstance stays until no LockNamespace is bound to it) or Disabled. When its namespace is
-	// deleted, nothing is held up.
+	// deletionProtection is WhileInUse (it cannot be deleted while a LockNamespace is bound to it) or Disabled. When its namespace is deleted, nothing
+	// is held up.
 	//
 	// +optional
 	// +kubebuilder:default=WhileInUse

@@ -169,6 +169,7 @@ func (c *Controller) administer(ctx context.Context, instance *v1alpha1.RedisIns
 		return err
 	}
 	instance.Status.LockNamespaces = int32(len(tenants.bound)) //nolint:gosec // There are not that many.
+	observed.users, observed.unprotected = names(tenants.bound), instance.Spec.DeletionProtection == v1alpha1.DeletionDisabled
 	at := endpoint(instance)
 	instance.Status.Endpoint = &at
 	in, err := c.login(ctx, instance)

@@ -21,6 +21,10 @@ type observation struct {
 	server *redisadmin.Server
 	// plan is set with server.
 	plan plan
+	// users are the LockNamespaces that are bound.
+	users []string
+	// unprotected: it may be deleted all the same.
+	unprotected bool
 	// remaining is how long a quarantine still lasts.
 	remaining time.Duration
 }
@@ -34,7 +38,7 @@ func conditions(o observation) []metav1.Condition {
 			ready.Status, ready.Reason, ready.Message = cause.Status, cause.Reason, cause.Message
 		}
 	}
-	return []metav1.Condition{ready, available, safe}
+	return []metav1.Condition{ready, available, safe, deletionBlocked(o)}
 }
 
 func availability(o observation) metav1.Condition {
