@@ -4,7 +4,6 @@
 package redislock_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -159,55 +158,5 @@ func TestFunctionsDoNotLendRights(t *testing.T) {
 		t.Fatal(err)
 	} else if _, pong := next.(*redis.Pong); !pong {
 		t.Errorf("received %v through a release of somebody else", next)
-	}
-}
-
-func TestCommandsOfATenant(t *testing.T) {
-	for _, access := range []binding.Access{binding.AccessFunctions, binding.AccessScripts} {
-		t.Run(string(access), func(t *testing.T) {
-			// Without this setting the server refuses DEBUG before it looks at rights.
-			server, ours, other := startTenants(t, access, "enable-debug-command local")
-			if err := ours.Set(t.Context(), redisproto.LockKey(prefix, "a"), "x", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			inspect := redisproto.InspectScript().SHA1
-			ourKey, theirKey := redisproto.LockKey(prefix, "a"), redisproto.LockKey(theirs, "a")
-			functions, scripts := access == binding.AccessFunctions, access == binding.AccessScripts
-			for _, tc := range []struct {
-				allowed bool
-				command string
-			}{
-				{true, "ping"}, {true, "time"}, {true, "get " + theirKey}, {true, "set " + theirKey + " x"}, {true, "pttl " + theirKey}, {true, "del " + theirKey},
-				{true, "incr " + redisproto.SequenceKey(theirs)}, {true, "get " + redisproto.EpochKey(theirs)}, {true, "publish " + redisproto.Channel(theirs, "a") + " x"},
-				{functions, "fcall_ro " + redisproto.FunctionInspect + " 1 " + theirKey}, {scripts, "evalsha " + inspect + " 1 " + theirKey},
-				{false, "set " + redisproto.EpochKey(theirs) + " x"}, {false, "del " + redisproto.EpochKey(theirs)}, {false, "get " + redisproto.ArmKey(theirs)},
-				{false, "get " + ourKey}, {false, "set " + ourKey + " x"}, {false, "del " + ourKey}, {false, "pttl " + ourKey}, {false, "incr " + redisproto.SequenceKey(prefix)},
-				{false, "get " + redisproto.EpochKey(prefix)}, {false, "publish " + redisproto.Channel(prefix, "a") + " x"},
-				{false, "fcall_ro " + redisproto.FunctionInspect + " 1 " + ourKey}, {false, "evalsha " + inspect + " 1 " + ourKey},
-				{false, "get " + theirs + "other"}, {false, "get lk:{test/one-more}x:lock:a"}, {false, "get a"},
-				{false, "eval return(1) 0"}, {false, "eval_ro return(1) 0"}, {false, "script load return(1)"}, {false, "script flush"}, {false, "function list"},
-				{false, "function load x"}, {false, "function delete lockstead"}, {false, "keys *"}, {false, "scan 0"}, {false, "randomkey"}, {false, "dbsize"}, {false, "info"},
-				{false, "config get maxmemory"}, {false, "config set maxmemory 1"}, {false, "client list"}, {false, "client kill id 1"}, {false, "client tracking on bcast"},
-				{false, "client no-evict on"}, {false, "select 1"}, {false, "flushall"}, {false, "flushdb"}, {false, "debug sleep 0"}, {false, "acl list"}, {false, "acl whoami"},
-				{false, "monitor"}, {false, "object encoding " + theirKey}, {false, "shutdown"}, {false, "replicaof no one"}, {false, "rename " + theirKey + " b"},
-				{false, "persist " + theirKey}, {false, "wait 0 1"}, {false, "swapdb 0 1"}, {false, "multi"}, {false, "psubscribe *"}, {false, "pubsub channels"}, {false, "memory stats"},
-				{false, "slowlog get"}, {false, "module list"}, {false, "type " + theirKey},
-			} {
-				var words []any
-				for word := range strings.FieldsSeq(tc.command) {
-					words = append(words, word)
-				}
-				err := other.Do(t.Context(), words...).Err()
-				if tc.allowed && err != nil && !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), redisproto.CodeForeign) {
-					t.Errorf("%s: %v, want it allowed", tc.command, err)
-				}
-				if !tc.allowed && !denied(err) {
-					t.Errorf("%s: %v, want it refused for want of a right", tc.command, err)
-				}
-			}
-			if got := server.Admin(t).Get(t.Context(), ourKey).Val(); got != "x" {
-				t.Errorf("our key is %q", got)
-			}
-		})
 	}
 }
