@@ -75,7 +75,7 @@ const (
 	// ReasonNotEnforced: all is in place, but nothing on the server keeps the applications apart: all log in as one user (aclManagement: Static of
 	// the RedisInstance). Use it only for applications that trust each other.
 	ReasonNotEnforced = "NotEnforced"
-	// ReasonNotAccepted: see Accepted.
+	// ReasonNotAccepted: the LockNamespace is not accepted. See condition Accepted.
 	ReasonNotAccepted = "NotAccepted"
 	// ReasonInstanceNotAvailable: the RedisInstance cannot be programmed now. See its conditions.
 	ReasonInstanceNotAvailable = "InstanceNotAvailable"
@@ -94,17 +94,19 @@ const (
 	ReasonReady = "Ready"
 )
 
-// Reasons of Available.
+// Reasons of Available. ObjectConflict and ProgramFailed are ones too.
 const (
 	// ReasonAvailable: it is.
 	ReasonAvailable = "Available"
 	// ReasonPodNotReady: the server that the operator runs has not started. See its pod.
 	ReasonPodNotReady = "PodNotReady"
 	// ReasonCredentialsInvalid: the Secret with the administrator's credentials is missing, or lacks an entry, or the server refuses them.
+	// Correct the Secret that the message names.
 	ReasonCredentialsInvalid = "CredentialsInvalid"
-	// ReasonUnreachable: the server does not answer.
+	// ReasonUnreachable: the server does not answer. Look at it, and at the network policies and names on the way; the message has the fault.
 	ReasonUnreachable = "Unreachable"
-	// ReasonUnsupportedServer: the server lacks something that locks need: functions (Redis 7, Valkey), being a primary, or one node.
+	// ReasonUnsupportedServer: the server is a cluster or a replica, or lets the operator load neither functions nor scripts. The message says what to
+	// use or to grant.
 	ReasonUnsupportedServer = "UnsupportedServer"
 	// ReasonQuarantined: the server may have lost locks that are still held. It grants nothing until the longest TTL is over.
 	ReasonQuarantined = "Quarantined"
@@ -137,9 +139,9 @@ const (
 const (
 	// ReasonStable: nothing is under way.
 	ReasonStable = "Stable"
-	// ReasonRolling: the pod is started or replaced.
+	// ReasonRolling: the pod is started or replaced. Wait.
 	ReasonRolling = "Rolling"
-	// ReasonResizing: the volume grows.
+	// ReasonResizing: the volume grows. Wait.
 	ReasonResizing = "Resizing"
 	// ReasonResizeRefused: the volume cannot grow; the message says why. Set managed.storage.size of another RedisInstance, or let the storage class
 	// allow expansion.
@@ -151,7 +153,7 @@ const (
 	// ReasonInUse: LockNamespaces are bound; the message names them. To delete the RedisInstance, delete them first, or set deletionProtection:
 	// Disabled. With its namespace it goes in any case.
 	ReasonInUse = "InUse"
-	// ReasonNotInUse: no LockNamespace is bound.
+	// ReasonNotInUse: no LockNamespace is bound. Nothing is to be done.
 	ReasonNotInUse = "NotInUse"
 	// ReasonProtectionDisabled: deletionProtection is Disabled. A deletion loses the locks of all LockNamespaces that are bound.
 	ReasonProtectionDisabled = "ProtectionDisabled"
@@ -161,7 +163,7 @@ const (
 const (
 	// ReasonSafe: nothing was found.
 	ReasonSafe = "Safe"
-	// ReasonUnverified: the server was not examined, or does not tell its settings.
+	// ReasonUnverified: the server was not examined, or does not tell its settings. See condition Available, or let the operator run CONFIG GET.
 	ReasonUnverified = "Unverified"
 	// ReasonEvictionPolicyWrong: the server throws locks away when its memory is full. Set maxmemory-policy noeviction.
 	ReasonEvictionPolicyWrong = "EvictionPolicyWrong"
