@@ -61,6 +61,9 @@ const (
 	ReasonShareNotGranted = "ShareNotGranted"
 	// ReasonShareOwnerNotReady: the LockNamespace of spec.shareFrom is not bound yet. See its conditions.
 	ReasonShareOwnerNotReady = "ShareOwnerNotReady"
+	// ReasonShareOwnerMoved: the LockNamespace of spec.shareFrom was made anew on another RedisInstance or with another prefix, so its locks are other
+	// locks. Scale the application to zero, delete the LockNamespace and create it anew.
+	ReasonShareOwnerMoved = "ShareOwnerMoved"
 	// ReasonTTLAboveOwnerMaximum: ttl.max is longer than that of the LockNamespace of spec.shareFrom. Lower it.
 	ReasonTTLAboveOwnerMaximum = "TTLAboveOwnerMaximum"
 	// ReasonNeedsRedis: spec.prefix and spec.shareFrom need Redis, and the locks are kept as Leases. Create the LockNamespace anew, without them

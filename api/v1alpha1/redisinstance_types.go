@@ -120,7 +120,7 @@ type InstanceLimits struct {
 	MaxLockNamespaces int32 `json:"maxLockNamespaces,omitempty"`
 
 	// customPrefixes is Forbidden (keys begin with namespace and name of the LockNamespace) or Allowed (a LockNamespace may name a prefix that nobody
-	// else has).
+	// else has). Bound ones stay when it becomes Forbidden.
 	//
 	// +optional
 	// +kubebuilder:default=Forbidden

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -66,6 +67,8 @@ type Controller struct {
 	recorder        events.EventRecorder
 	clock           clock.PassiveClock
 	defaultInstance types.NamespacedName
+	// binding is held while a backend is chosen and recorded. Of several operators only the elected one acts.
+	binding sync.Mutex
 }
 
 // New returns a Controller.
@@ -105,6 +108,9 @@ func (c *Controller) Reconcile(ctx context.Context, lns *v1alpha1.LockNamespace)
 	}
 	for _, event := range transitions(before.Status.Conditions, lns.Status.Conditions) {
 		c.recorder.Eventf(lns, nil, event.kind, event.reason, "Bind", "%s", event.message)
+		if o.forOwner != "" {
+			c.recorder.Eventf(o.instance, nil, event.kind, event.reason, "Bind", "%s", o.forOwner)
+		}
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -119,49 +125,73 @@ func (c *Controller) reconcile(ctx context.Context, lns *v1alpha1.LockNamespace)
 	if err != nil {
 		return outcome{}, reconcile.Result{}, err
 	}
-	restoreRecord(lns, secret)
-	t := chooseTarget(lns, c.defaultInstance)
-	e, err := c.gather(ctx, lns, t)
+	t, e, v, err := c.accept(ctx, lns, secret)
 	if err != nil {
 		return outcome{}, reconcile.Result{}, err
 	}
-	if v := objection(lns, t, e); v.reason != "" {
+	if v.reason != "" {
 		return c.refuse(ctx, lns, t, e, v)
 	}
-	if !t.recorded {
-		if err := c.record(ctx, lns, t, e); err != nil {
-			return outcome{}, reconcile.Result{}, err
-		}
-	}
-	p, result, err := c.program(ctx, lns, e.instance, secret)
+	p, result, err := c.program(ctx, lns, e, secret)
 	if err == nil && p.done.reason != "" {
 		lns.Status.Binding = &v1alpha1.BindingReference{Name: secretName(lns)}
 	}
 	return outcome{programmed: p}, result, err
 }
 
-// gather looks up what the decision needs.
-func (c *Controller) gather(ctx context.Context, lns *v1alpha1.LockNamespace, t target) (evidence, error) {
-	var e evidence
-	if t.backend != v1alpha1.BackendRedis {
+// accept decides about the backend, and records it if that is new. Decisions that are to be recorded are made one after the other, since each
+// depends on the records of others.
+func (c *Controller) accept(ctx context.Context, lns *v1alpha1.LockNamespace, secret bindingSecret) (target, evidence, verdict, error) {
+	owner, err := c.consentingOwner(ctx, lns)
+	if err != nil {
+		return target{}, evidence{}, verdict{}, err
+	}
+	stored := lns.DeepCopy()
+	restored := restoreRecord(lns, secret)
+	t := chooseTarget(lns, owner, c.defaultInstance)
+	t.restored = restored
+	if !t.settled() {
+		c.binding.Lock()
+		defer c.binding.Unlock()
+	}
+	e, err := c.gather(ctx, lns, t, evidence{owner: owner})
+	if err != nil {
+		return t, e, verdict{}, err
+	}
+	v := objection(lns, t, e)
+	switch {
+	case v.reason != "" && restored:
+		lns.Status = stored.Status // What was refused is no record that others respect.
+	case v.reason == "" && !t.settled():
+		err = c.record(ctx, stored, lns, t, e)
+	}
+	return t, e, v, err
+}
+
+// gather looks up what the decision needs beside the owner.
+func (c *Controller) gather(ctx context.Context, lns *v1alpha1.LockNamespace, t target, e evidence) (evidence, error) {
+	if t.backend != v1alpha1.BackendRedis || t.instance.Name == "" {
 		return e, nil
 	}
 	instance := &v1alpha1.RedisInstance{}
-	switch err := c.client.Get(ctx, t.instance, instance); {
-	case apierrors.IsNotFound(err):
+	err := c.client.Get(ctx, t.instance, instance)
+	if apierrors.IsNotFound(err) {
 		return e, nil
-	case err != nil:
+	}
+	if err != nil {
 		return e, fmt.Errorf("get RedisInstance %s: %w", t.instance, err)
 	}
 	e.instance = instance
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := c.client.Get(ctx, types.NamespacedName{Name: lns.Namespace}, namespace); err != nil {
-		return e, fmt.Errorf("get namespace %s: %w", lns.Namespace, err)
+	if e.namespaceLabels, err = c.namespaceLabels(ctx, lns.Namespace); err != nil {
+		return e, err
 	}
-	e.namespaceLabels = namespace.Labels
-	if t.recorded {
-		return e, nil
+	if e.owner != nil {
+		if e.ownerLabels, err = c.namespaceLabels(ctx, e.owner.Namespace); err != nil {
+			return e, err
+		}
+	}
+	if e.claims, err = c.gatherClaims(ctx, lns, t, e); err != nil || t.recorded {
+		return e, err
 	}
 	leases := &metav1.PartialObjectMetadataList{}
 	leases.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("LeaseList"))
@@ -176,31 +206,52 @@ func (c *Controller) gather(ctx context.Context, lns *v1alpha1.LockNamespace, t 
 	return e, nil
 }
 
-// refuse takes back what the owner of the instance no longer consents to.
+func (c *Controller) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := c.client.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
+		return nil, fmt.Errorf("get namespace %s: %w", name, err)
+	}
+	return namespace.Labels, nil
+}
+
+// refuse takes back what its owner no longer consents to.
 func (c *Controller) refuse(ctx context.Context, lns *v1alpha1.LockNamespace, t target, e evidence, v verdict) (outcome, reconcile.Result, error) {
 	o := outcome{accepted: v}
 	switch v.reason {
 	case v1alpha1.ReasonLeasesExist:
 		return o, reconcile.Result{RequeueAfter: retryLeases}, nil
-	case v1alpha1.ReasonNotAllowedByInstance:
-		if t.recorded && e.instance != nil {
-			if err := c.tenants.Revoke(ctx, e.instance, usernameOf(lns)); err != nil {
-				return o, reconcile.Result{}, fmt.Errorf("revoke the user: %w", err)
-			}
+	case v1alpha1.ReasonPrefixTaken:
+		o.forOwner = fmt.Sprintf("LockNamespace %s/%s asks for the prefix %s, which %s/%s has.",
+			lns.Namespace, lns.Name, redisinstance.PrefixOf(lns), e.holder.Namespace, e.holder.Name)
+		o.instance = e.instance
+	}
+	if t.recorded && e.instance != nil && e.instance.UID == t.uid && takesBack(v.reason) {
+		if err := c.tenants.Revoke(ctx, e.instance, usernameOf(lns)); err != nil {
+			return o, reconcile.Result{}, fmt.Errorf("revoke the user: %w", err)
 		}
 	}
 	return o, reconcile.Result{}, nil
 }
 
+// takesBack reports whether access that was granted ends for a reason. Asking for too much takes nothing away.
+func takesBack(reason string) bool {
+	switch reason {
+	case v1alpha1.ReasonNotAllowedByInstance, v1alpha1.ReasonPrefixTaken,
+		v1alpha1.ReasonShareNotGranted, v1alpha1.ReasonShareOwnerNotReady, v1alpha1.ReasonShareOwnerMoved:
+		return true
+	}
+	return false
+}
+
 // record makes the decision last before anything is made that follows from it. The version that was read has to be the present one, so
 // that a decision from an old view is not recorded.
-func (c *Controller) record(ctx context.Context, lns *v1alpha1.LockNamespace, t target, e evidence) error {
-	before := lns.DeepCopy()
+func (c *Controller) record(ctx context.Context, stored, lns *v1alpha1.LockNamespace, t target, e evidence) error {
 	if e.instance != nil {
 		t.uid = e.instance.UID
 	}
-	record(lns, t)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	record(lns, t, redisinstance.PrefixOf(keysOf(lns, e)))
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
 	if err := c.client.Status().Patch(ctx, lns, patch); err != nil {
 		return fmt.Errorf("record the backend: %w", err)
 	}
@@ -208,20 +259,20 @@ func (c *Controller) record(ctx context.Context, lns *v1alpha1.LockNamespace, t 
 }
 
 // program makes the backend know the LockNamespace, and then writes the Secret.
-func (c *Controller) program(ctx context.Context, lns *v1alpha1.LockNamespace, instance *v1alpha1.RedisInstance, secret bindingSecret) (programmed, reconcile.Result, error) {
+func (c *Controller) program(ctx context.Context, lns *v1alpha1.LockNamespace, e evidence, secret bindingSecret) (programmed, reconcile.Result, error) {
 	if secret.foreign {
 		return unprogrammed(verdict{v1alpha1.ReasonSecretConflict, fmt.Sprintf(
 			"Secret %s exists and was not made for this LockNamespace. It is left alone: rename or delete it, or create the LockNamespace anew with another spec.binding.secretName.",
 			secretName(lns))}), reconcile.Result{RequeueAfter: retryBlocked}, nil
 	}
-	if instance == nil {
+	if e.instance == nil {
 		if v, err := c.programRBAC(ctx, lns); err != nil || v.reason != "" {
 			return unprogrammed(v), reconcile.Result{RequeueAfter: retryBlocked}, err
 		}
 		p, err := c.publish(ctx, lns, secret, leaseBinding(lns, secret.data()), nil)
 		return p, reconcile.Result{}, err
 	}
-	return c.programRedis(ctx, lns, instance, secret)
+	return c.programRedis(ctx, lns, e, secret)
 }
 
 // publish writes the Secret, the last step.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
+	"github.com/lockstead/lockstead/controllers/redisinstance"
 )
 
 // target is the backend that a LockNamespace has, or would have.
@@ -23,10 +24,16 @@ type target struct {
 	uid types.UID
 	// recorded: the LockNamespace is bound.
 	recorded bool
+	// restored: the record was in the Secret, and is not in the status. Whoever can write the Secret could have made it, so it takes nothing
+	// from others.
+	restored bool
 }
 
-// chooseTarget is the recorded backend, else the one that the spec and the operator's default ask for.
-func chooseTarget(lns *v1alpha1.LockNamespace, defaultInstance types.NamespacedName) target {
+// settled reports whether the target has a record that others respect.
+func (t target) settled() bool { return t.recorded && !t.restored }
+
+// chooseTarget is the recorded backend, else the owner's for one that shares, else the one that the spec and the operator's default ask for.
+func chooseTarget(lns, owner *v1alpha1.LockNamespace, defaultInstance types.NamespacedName) target {
 	if lns.Status.Backend == v1alpha1.BackendRedis && lns.Status.InstanceRef != nil {
 		bound := lns.Status.InstanceRef
 		return target{
@@ -36,6 +43,17 @@ func chooseTarget(lns *v1alpha1.LockNamespace, defaultInstance types.NamespacedN
 	}
 	if lns.Status.Backend == v1alpha1.BackendLease {
 		return target{backend: v1alpha1.BackendLease, recorded: true}
+	}
+	if lns.Spec.ShareFrom != nil {
+		t := target{backend: v1alpha1.BackendRedis}
+		if owner != nil && owner.Status.Backend == v1alpha1.BackendLease {
+			t.backend = v1alpha1.BackendLease
+		}
+		if owner != nil && owner.Status.InstanceRef != nil {
+			ref := owner.Status.InstanceRef
+			t.instance = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+		}
+		return t
 	}
 	if ref := lns.Spec.InstanceRef; ref != nil {
 		namespace := ref.Namespace
@@ -61,18 +79,40 @@ type evidence struct {
 	namespaceLabels map[string]string
 	// leases: Leases of the prefix exist. Only looked at for what is not recorded yet.
 	leases bool
+	// owner consents to sharing its keys; ownerLabels are those of its namespace.
+	owner       *v1alpha1.LockNamespace
+	ownerLabels map[string]string
+	claims
 }
 
 // check is a reason to refuse a target. Checks know nothing of each other but their order.
 type check func(*v1alpha1.LockNamespace, target, evidence) verdict
 
 // checks is in the order in which people have to solve the problems.
-var checks = []check{namespaceReserved, instanceMissing, instanceReplaced, namespaceNotAllowed, ttlAboveMaximum, leasesExist}
+var checks = []check{
+	shareNotGranted, needsRedis, namespaceReserved, shareOwnerNotReady, shareOwnerMoved, instanceMissing, instanceReplaced, namespaceNotAllowed,
+	customPrefixForbidden, ttlAboveMaximum, ttlAboveOwner, prefixTaken, limitReached, leasesExist,
+}
 
 func objection(lns *v1alpha1.LockNamespace, t target, e evidence) verdict {
 	for _, check := range checks {
 		if v := check(lns, t, e); v.reason != "" {
 			return v
+		}
+	}
+	return verdict{}
+}
+
+func needsRedis(lns *v1alpha1.LockNamespace, t target, _ evidence) verdict {
+	switch {
+	case t.backend != v1alpha1.BackendLease:
+	case lns.Spec.ShareFrom != nil:
+		return verdict{v1alpha1.ReasonNeedsRedis, fmt.Sprintf(
+			"The locks of LockNamespace %s are kept as Leases, which cannot be shared between namespaces. Create both anew on a RedisInstance.", ownerName(lns))}
+	case lns.Spec.Prefix != "":
+		return verdict{
+			v1alpha1.ReasonNeedsRedis, "spec.prefix needs Redis, and without a RedisInstance the locks would be kept as Leases. " +
+				"Create the LockNamespace anew, without spec.prefix or with an instanceRef.",
 		}
 	}
 	return verdict{}
@@ -127,6 +167,36 @@ func ttlAboveMaximum(lns *v1alpha1.LockNamespace, t target, e evidence) verdict 
 	}
 	return verdict{v1alpha1.ReasonTTLAboveInstanceMaximum, fmt.Sprintf(
 		"spec.ttl.max is %s, and RedisInstance %s allows at most %s. Lower spec.ttl.max.", lns.Spec.TTL.Max.Duration, t.instance, limit)}
+}
+
+func customPrefixForbidden(lns *v1alpha1.LockNamespace, t target, e evidence) verdict {
+	if t.backend != v1alpha1.BackendRedis || t.settled() || lns.Spec.Prefix == "" || e.instance.Spec.Limits.CustomPrefixes == v1alpha1.CustomPrefixesAllowed {
+		return verdict{}
+	}
+	return verdict{v1alpha1.ReasonCustomPrefixForbidden, fmt.Sprintf(
+		"RedisInstance %s forbids spec.prefix. Create the LockNamespace anew without it, or ask the owner of the RedisInstance to set limits.customPrefixes: Allowed.", t.instance)}
+}
+
+// prefixTaken does not say by whom: that is for the owner of the RedisInstance to know.
+func prefixTaken(lns *v1alpha1.LockNamespace, t target, e evidence) verdict {
+	if t.backend != v1alpha1.BackendRedis || e.holder == nil || e.holder.UID == keysOf(lns, e).UID {
+		return verdict{}
+	}
+	return verdict{v1alpha1.ReasonPrefixTaken, fmt.Sprintf(
+		"Another LockNamespace of RedisInstance %s has the prefix %s. Create this one anew with another spec.prefix or name, or ask the owner of the RedisInstance, which has an event about it. To share the locks of the other, use spec.shareFrom.",
+		t.instance, redisinstance.PrefixOf(lns))}
+}
+
+func limitReached(_ *v1alpha1.LockNamespace, t target, e evidence) verdict {
+	if t.backend != v1alpha1.BackendRedis || t.settled() {
+		return verdict{}
+	}
+	limit := int(e.instance.Spec.Limits.MaxLockNamespaces)
+	if limit == 0 || e.bound < limit {
+		return verdict{}
+	}
+	return verdict{v1alpha1.ReasonLimitReached, fmt.Sprintf(
+		"As many LockNamespaces as RedisInstance %s allows are bound to it. Ask its owner to raise limits.maxLockNamespaces.", t.instance)}
 }
 
 func leasesExist(_ *v1alpha1.LockNamespace, t target, e evidence) verdict {

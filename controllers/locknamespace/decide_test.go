@@ -59,7 +59,7 @@ func TestChooseTarget(t *testing.T) {
 			target{backend: v1alpha1.BackendRedis, recorded: true, uid: "u", instance: types.NamespacedName{Namespace: "a", Name: "b"}},
 		},
 	} {
-		if got := chooseTarget(lockNamespace(tc.change), tc.fallback); got != tc.want {
+		if got := chooseTarget(lockNamespace(tc.change), nil, tc.fallback); got != tc.want {
 			t.Errorf("%s: chose %+v, want %+v", name, got, tc.want)
 		}
 	}

@@ -81,10 +81,10 @@ func controllerReference(lns *v1alpha1.LockNamespace) *metav1ac.OwnerReferenceAp
 }
 
 // baseBinding is what bindings of both types have.
-func baseBinding(lns *v1alpha1.LockNamespace) *binding.Binding {
+func baseBinding(lns *v1alpha1.LockNamespace, prefix string) *binding.Binding {
 	return &binding.Binding{
 		LockNamespace: lns.Namespace + "/" + lns.Name,
-		Prefix:        redisinstance.PrefixOf(lns),
+		Prefix:        prefix,
 		TTLDefault:    lns.Spec.TTL.Default.Duration,
 		TTLMax:        lns.Spec.TTL.Max.Duration,
 	}
@@ -93,7 +93,7 @@ func baseBinding(lns *v1alpha1.LockNamespace) *binding.Binding {
 // leaseBinding is the binding to Leases. An epoch that people raised in the present entries, after they restored etcd, is kept: fencing
 // tokens must not shrink.
 func leaseBinding(lns *v1alpha1.LockNamespace, present map[string][]byte) *binding.Binding {
-	b := baseBinding(lns)
+	b := baseBinding(lns, redisinstance.PrefixOf(lns))
 	b.Type, b.Instance = binding.TypeLease, leaseInstance
 	b.Lease = &binding.Lease{Epoch: 1, FallbackCondition: fallbackCondition, FallbackFix: fallbackFix}
 	if epoch, err := strconv.ParseUint(string(present[binding.KeyEpoch]), 10, 64); err == nil {
@@ -103,8 +103,8 @@ func leaseBinding(lns *v1alpha1.LockNamespace, present map[string][]byte) *bindi
 }
 
 // redisBinding is the binding to a server.
-func redisBinding(lns *v1alpha1.LockNamespace, instance *v1alpha1.RedisInstance, server binding.Redis) *binding.Binding {
-	b := baseBinding(lns)
+func redisBinding(lns *v1alpha1.LockNamespace, prefix string, instance *v1alpha1.RedisInstance, server binding.Redis) *binding.Binding {
+	b := baseBinding(lns, prefix)
 	b.Type, b.Instance, b.Redis = binding.TypeRedis, string(instance.UID), &server
 	return b
 }

@@ -22,12 +22,13 @@ const eventPasswordRotated = "PasswordRotated"
 
 // programRedis does one step: the server gets the user, with a new password beside the present one if one is due, and the Secret follows.
 // Nobody has a password that the server does not know, wherever the operator ends.
-func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespace, instance *v1alpha1.RedisInstance, secret bindingSecret) (programmed, reconcile.Result, error) {
-	spec := lns.Spec.Credentials
+func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespace, e evidence, secret bindingSecret) (programmed, reconcile.Result, error) {
+	spec, instance, keys := lns.Spec.Credentials, e.instance, keysOf(lns, e)
 	bound := lns.Status.Binding != nil
 	step := planRotation(readCredentials(secret, usernameOf(lns), c.clock.Now()), spec, bound, c.clock.Now())
-	tenant := step.tenant(usernameOf(lns), redisinstance.PrefixOf(lns), lns.Spec.TTL.Max.Duration)
-	tenant.Programmed = bound
+	// The epoch record is that of the keys, so it has the longest TTL of their owner.
+	tenant := step.tenant(usernameOf(lns), redisinstance.PrefixOf(keys), min(keys.Spec.TTL.Max.Duration, instance.Spec.Limits.MaxTTL.Duration))
+	tenant.Programmed = keys.Status.Binding != nil
 	grant, err := c.tenants.Program(ctx, instance, tenant)
 	if errors.Is(err, redisinstance.ErrNotAvailable) {
 		// The error has details that change with every attempt; the status must not.
@@ -39,7 +40,7 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 		err = fmt.Errorf("program the server: %w", err)
 		return unprogrammed(failed(err)), reconcile.Result{}, err
 	}
-	b := redisBinding(lns, instance, grant.Server)
+	b := redisBinding(lns, tenant.Prefix, instance, grant.Server)
 	if grant.NotEnforced {
 		p, err := c.publish(ctx, lns, secret, b, nil)
 		if p.done.reason != "" {

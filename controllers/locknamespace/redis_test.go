@@ -318,7 +318,7 @@ func TestAnInstanceMadeAnewIsAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.wantRefused(v1alpha1.ReasonInstanceReplaced)
-	if a.secret().ResourceVersion != secret.ResourceVersion {
+	if again := (&corev1.Secret{}); !a.exists(again, secret.Name) || again.ResourceVersion != secret.ResourceVersion {
 		t.Error("the Secret was changed")
 	}
 }

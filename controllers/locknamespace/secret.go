@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
+	"github.com/lockstead/lockstead/controllers/redisinstance"
 	"github.com/lockstead/lockstead/pkg/binding"
 )
 
@@ -59,26 +60,30 @@ func (c *Controller) readSecret(ctx context.Context, lns *v1alpha1.LockNamespace
 }
 
 // restoreRecord takes the recorded backend from the Secret when the status was lost, for example with a backup that was restored without
-// it: a bound LockNamespace must not be bound a second time.
-func restoreRecord(lns *v1alpha1.LockNamespace, secret bindingSecret) {
+// it: a bound LockNamespace must not be bound a second time. It reports whether there was one.
+func restoreRecord(lns *v1alpha1.LockNamespace, secret bindingSecret) bool {
 	if lns.Status.Backend != "" || secret.object == nil {
-		return
+		return false
 	}
-	defer func() {
-		if lns.Status.Backend != "" {
-			lns.Status.Binding = &v1alpha1.BindingReference{Name: secret.object.Name} // It was programmed before the Secret was written.
-		}
-	}()
+	prefix := redisinstance.PrefixOf(lns)
+	if lns.Spec.ShareFrom != nil {
+		prefix = string(secret.object.Data[binding.KeyPrefix]) // It is compared with the owner's.
+	}
 	switch binding.Type(secret.object.Data[binding.KeyType]) {
 	case binding.TypeLease:
-		record(lns, target{backend: v1alpha1.BackendLease})
+		record(lns, target{backend: v1alpha1.BackendLease}, prefix)
 	case binding.TypeRedis:
 		namespace, name, found := strings.Cut(secret.object.Annotations[annotationInstance], "/")
 		uid := types.UID(secret.object.Data[binding.KeyInstance])
-		if found && uid != "" {
-			record(lns, target{backend: v1alpha1.BackendRedis, instance: types.NamespacedName{Namespace: namespace, Name: name}, uid: uid})
+		if !found || uid == "" {
+			return false
 		}
+		record(lns, target{backend: v1alpha1.BackendRedis, instance: types.NamespacedName{Namespace: namespace, Name: name}, uid: uid}, prefix)
+	default:
+		return false
 	}
+	lns.Status.Binding = &v1alpha1.BindingReference{Name: secret.object.Name} // It was programmed before the Secret was written.
+	return true
 }
 
 // writeSecret makes the Secret say what b and the annotations of the rotation say.

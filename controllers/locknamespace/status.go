@@ -11,13 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
-	"github.com/lockstead/lockstead/controllers/redisinstance"
 )
 
 // record writes what a LockNamespace is bound to into its status.
-func record(lns *v1alpha1.LockNamespace, t target) {
+func record(lns *v1alpha1.LockNamespace, t target, prefix string) {
 	lns.Status.Backend = t.backend
-	lns.Status.Prefix = redisinstance.PrefixOf(lns)
+	lns.Status.Prefix = prefix
 	if t.backend == v1alpha1.BackendRedis {
 		lns.Status.Username = usernameOf(lns)
 		lns.Status.InstanceRef = &v1alpha1.BoundInstance{Namespace: t.instance.Namespace, Name: t.instance.Name, UID: string(t.uid)}
@@ -30,6 +29,9 @@ type outcome struct {
 	accepted verdict
 	// programmed is what became of the backend and the Secret. Only meaningful without an objection.
 	programmed programmed
+	// forOwner is what the owner of instance has to know of an objection, in an event.
+	forOwner string
+	instance *v1alpha1.RedisInstance
 }
 
 // programmed is how far the programming of a backend came: one of the two is zero.
@@ -74,11 +76,11 @@ func acceptedMessage(lns *v1alpha1.LockNamespace) string {
 	return "Locks are kept as Leases in this namespace."
 }
 
-// event is a transition to tell people about.
-type event struct{ kind, reason, message string }
+// notice is a transition to tell people about.
+type notice struct{ kind, reason, message string }
 
 // transitions are the events of the way from one set of conditions to another. A repeated fault is no transition.
-func transitions(before, after []metav1.Condition) []event {
+func transitions(before, after []metav1.Condition) []notice {
 	ready := meta.FindStatusCondition(after, v1alpha1.ConditionReady)
 	if ready == nil {
 		return nil
@@ -91,5 +93,5 @@ func transitions(before, after []metav1.Condition) []event {
 	if ready.Status != metav1.ConditionTrue {
 		kind = corev1.EventTypeWarning
 	}
-	return []event{{kind, ready.Reason, ready.Message}}
+	return []notice{{kind, ready.Reason, ready.Message}}
 }

@@ -19,6 +19,8 @@ import (
 type tenants struct {
 	// bound are the LockNamespaces that are bound to the RedisInstance.
 	bound []v1alpha1.LockNamespace
+	// holders are those of them that have keys of their own, one for a prefix. The others share theirs.
+	holders []v1alpha1.LockNamespace
 	// users are those that may exist on the server: of bound LockNamespaces, and of ones that may be in the middle of being bound.
 	users sets.Set[string]
 }
@@ -27,8 +29,7 @@ type tenants struct {
 func tenantsOf(instance *v1alpha1.RedisInstance, all []v1alpha1.LockNamespace) tenants {
 	found := tenants{users: sets.New[string]()}
 	for _, namespace := range all {
-		ref := namespace.Status.InstanceRef
-		bound := ref != nil && ref.UID == string(instance.UID)
+		bound := BoundTo(&namespace, instance.UID)
 		if bound {
 			found.bound = append(found.bound, namespace)
 		}
@@ -36,13 +37,8 @@ func tenantsOf(instance *v1alpha1.RedisInstance, all []v1alpha1.LockNamespace) t
 			found.users.Insert(redisadmin.TenantUser(string(namespace.UID)))
 		}
 	}
+	found.holders = holders(found.bound)
 	return found
-}
-
-// PrefixOf begins the keys of a LockNamespace, on every backend. It follows from its name, never from the status, in which somebody could name the
-// prefix of another.
-func PrefixOf(namespace *v1alpha1.LockNamespace) string {
-	return redisproto.Prefix(keyRoot, namespace.Namespace+"/"+namespace.Name)
 }
 
 // written reports whether the binding of a LockNamespace was written, before which it was programmed.
@@ -52,7 +48,7 @@ func written(namespace v1alpha1.LockNamespace) bool { return namespace.Status.Bi
 func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.Server, t tenants) (found, map[string]redisproto.Epoch, error) {
 	whole := redisadmin.InstancePrefix(keyRoot)
 	prefixes := []string{whole}
-	for _, namespace := range t.bound {
+	for _, namespace := range t.holders {
 		prefixes = append(prefixes, PrefixOf(&namespace))
 	}
 	epochs, err := client.ReadEpochs(ctx, prefixes...)
@@ -69,7 +65,7 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 	for _, epoch := range epochs {
 		f.highest = max(f.highest, epoch.Number)
 	}
-	for _, namespace := range t.bound {
+	for _, namespace := range t.holders {
 		if !written(namespace) {
 			continue
 		}
@@ -85,7 +81,7 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 // While nothing is granted, records that exist get the new epoch and do not arm themselves, which takes effect at once.
 func records(p plan, selfArm bool, limit time.Duration, t tenants, epochs map[string]redisproto.Epoch) map[string]redisproto.Epoch {
 	wanted := map[string]redisproto.Epoch{}
-	for _, namespace := range t.bound {
+	for _, namespace := range t.holders {
 		have, exists := epochs[PrefixOf(&namespace)]
 		if !exists && (!p.grant || !written(namespace)) {
 			continue
