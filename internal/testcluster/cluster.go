@@ -128,14 +128,19 @@ func (c *Cluster) RedisValues(ctx context.Context) ([]string, error) {
 		"defaultRedisInstance.spec.managed.engine=Redis",
 		"defaultRedisInstance.spec.allowedNamespaces.from=All",
 	}
-	if c.config.Existing {
-		return values, nil
-	}
-	image, err := c.output(ctx, clusterProgram, "image", "redis")
-	if err != nil {
-		return nil, err
+	image, err := c.RedisImage(ctx)
+	if err != nil || image == "" {
+		return values, err
 	}
 	return append(values, "defaultRedisInstance.spec.managed.image="+image), nil
+}
+
+// RedisImage is the image of the Redis server that the local cluster has. It is empty in a cluster that is the user's, which pulls the usual one.
+func (c *Cluster) RedisImage(ctx context.Context) (string, error) {
+	if c.config.Existing {
+		return "", nil
+	}
+	return c.output(ctx, clusterProgram, "image", "redis")
 }
 
 // NoRedisValues takes the default RedisInstance out of the operator's settings.

@@ -18,7 +18,7 @@ import (
 // TestLife is the life of one installation, from the first application to the last. The steps build on each other; the first that fails
 // ends the test.
 func TestLife(t *testing.T) {
-	observers := map[string]*testcluster.Observer{}
+	life, observers := t, map[string]*testcluster.Observer{}
 	failed := false
 	step := func(name string, run func(t *testing.T)) {
 		if failed {
@@ -77,6 +77,8 @@ func TestLife(t *testing.T) {
 		}
 	})
 	step("three replicas lock on both backends", eachAtWork)
+	var rotated *rotation
+	step("a password is rotated under load", func(t *testing.T) { rotated = startRotation(t, life) })
 	for _, namespace := range []string{redisNamespace, leaseNamespace} {
 		step("a killed holder is followed within TTL and 2 s in "+namespace, func(t *testing.T) {
 			took, err := observers[namespace].KillHolder(t.Context())
@@ -88,6 +90,10 @@ func TestLife(t *testing.T) {
 		deployment := "deployment/" + testcluster.Release
 		kubectl(t, "--namespace", testcluster.OperatorNamespace, "rollout", "restart", deployment)
 		kubectl(t, "--namespace", testcluster.OperatorNamespace, "rollout", "status", deployment, "--timeout=2m")
+		eachAtWork(t)
+	})
+	step("the old password is gone, and no acquire failed", func(t *testing.T) {
+		rotated.finish(t)
 		eachAtWork(t)
 	})
 	step("without the operator running and new replicas go on", func(t *testing.T) {
@@ -118,28 +124,14 @@ func TestLife(t *testing.T) {
 		waitReady(t, testcluster.Kind("LockNamespace"), client.ObjectKey{Namespace: redisNamespace, Name: testcluster.WorkerName})
 		mustBeGoneInTime(t, redisNamespace)
 	})
-	step("uninstalled first, everything else goes after", func(t *testing.T) {
-		must(t, cluster.CreateNamespace(t.Context(), redisNamespace))
-		applyLockNamespace(t, redisNamespace)
+	step("everything else goes too", func(t *testing.T) {
 		must(t, cluster.Uninstall(t.Context()))
-		mustBeGoneInTime(t, redisNamespace)
-		kubectl(t, "--namespace", testcluster.OperatorNamespace, "delete", "redisinstance", testcluster.InstanceName, "--timeout=30s")
-		mustBeGoneInTime(t, testcluster.OperatorNamespace)
-		kubectl(t, "get", "crd", "locknamespaces.lockstead.dev", "redisinstances.lockstead.dev")
-	})
-	step("the RedisInstance goes first, then the operator, then the application", func(t *testing.T) {
-		values, err := cluster.RedisValues(t.Context())
-		must(t, err)
-		must(t, cluster.Install(t.Context(), values...))
-		waitReady(t, testcluster.Kind("RedisInstance"), instanceKey)
-		must(t, cluster.CreateNamespace(t.Context(), redisNamespace))
-		applyLockNamespace(t, redisNamespace)
-		kubectl(t, "--namespace", testcluster.OperatorNamespace, "delete", "redisinstance", testcluster.InstanceName, "--timeout=30s")
-		must(t, cluster.Uninstall(t.Context()))
-		mustBeGoneInTime(t, redisNamespace)
 		mustBeGoneInTime(t, testcluster.OperatorNamespace)
 		kubectl(t, "delete", "crd", "locknamespaces.lockstead.dev", "redisinstances.lockstead.dev", "--timeout=30s")
 	})
+	for _, order := range orders(theApplication, theInstance, theOperator) {
+		step("taken away in the order "+strings.Join(order, ", "), func(t *testing.T) { testOrder(t, order) })
+	}
 }
 
 func wantBackend(t *testing.T, namespace, want string) {

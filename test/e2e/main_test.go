@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -111,4 +112,21 @@ func mustBeGoneInTime(t *testing.T, namespace string) {
 		t.Fatalf("namespace %s is not gone within %s: %v", namespace, gone, err)
 	}
 	t.Logf("namespace %s was gone after %.1f s", namespace, time.Since(started).Seconds())
+}
+
+// condition reads one condition of an object.
+func condition(t *testing.T, ctx context.Context, key client.ObjectKey, kind, name string) (status, reason, message string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(testcluster.Kind(kind))
+	must(t, cluster.Client.Get(ctx, key, object))
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, raw := range conditions {
+		if c, ok := raw.(map[string]any); ok && c["type"] == name {
+			status, _ = c["status"].(string)
+			reason, _ = c["reason"].(string)
+			message, _ = c["message"].(string)
+		}
+	}
+	return status, reason, message
 }
