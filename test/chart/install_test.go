@@ -34,7 +34,8 @@ func TestInstallOnServer(t *testing.T) {
 	}
 
 	everything := "podAnnotations.a=b,podLabels.a=b,nodeSelector.a=b,priorityClassName=system-cluster-critical," +
-		"imagePullSecrets[0].name=registry,extraArgs[0]=--leader-elect,metrics.enabled=false"
+		"imagePullSecrets[0].name=registry,extraArgs[0]=--leader-elect,metrics.certificateSecret=certs,podDisruptionBudget.enabled=true," +
+		"networkPolicy.enabled=true,networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.a=b"
 	for name, all := range map[string]objects{
 		"chart":                 render(t),
 		"chart-with-everything": render(t, "--set", everything),
@@ -77,6 +78,17 @@ func TestInstallOnServer(t *testing.T) {
 			if !strings.HasSuffix(line, " "+want) {
 				t.Errorf("attempt %d: %s", attempt+1, line)
 			}
+		}
+	}
+
+	// What the default values of the chart do not make.
+	strict := client.WithFieldValidation(kube, metav1.FieldValidationStrict)
+	for _, object := range render(t, "--set", everything) {
+		if object.GetNamespace() == "" {
+			continue
+		}
+		if err := strict.Create(t.Context(), object, client.DryRunAll); err != nil {
+			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
 }
