@@ -4,6 +4,7 @@
 package redisinstance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -29,7 +31,6 @@ import (
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/internal/redisadmin"
 	lockclock "github.com/lockstead/lockstead/pkg/lock/clock"
-	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
 // Name of the controller, its logger, and its label in metrics.
@@ -38,10 +39,17 @@ const Name = "redisinstance"
 // How long until a server is looked at again when nothing happens in the cluster. A server of somebody else forgets its users when it
 // restarts, so it is looked at more often.
 const (
-	periodManaged     = 30 * time.Second
+	periodManaged     = 20 * time.Second
 	periodExternal    = 10 * time.Second
 	periodUnavailable = 5 * time.Second
+	// periodChanged is for a server that was just put right.
+	periodChanged = 5 * time.Second
 )
+
+// lookTimeout bounds a look at a server that answers, but slowly.
+const lookTimeout = 30 * time.Second
+
+const defaultWorkers = 4
 
 // Config is what a Controller needs.
 type Config struct {
@@ -59,6 +67,8 @@ type Config struct {
 	LockClock lockclock.Clock
 	// Operator are the operator's own pods, which network policies admit. Defaults to none, as of an operator that runs outside of the cluster.
 	Operator Pods
+	// Workers is how many RedisInstances are reconciled at once, so that a server that does not answer delays no other. Defaults to 4.
+	Workers int
 }
 
 // Controller reconciles RedisInstances.
@@ -68,13 +78,16 @@ type Controller struct {
 	clock       clock.PassiveClock
 	quarantines *quarantines
 	operator    Pods
+	rounds      *rounds
+	workers     int
 }
 
 // New returns a Controller.
 func New(config Config) *Controller {
 	return &Controller{
 		servers:  servers{client: config.Client, reader: config.Reader, connector: config.Connector},
-		recorder: config.Recorder, clock: config.Clock, quarantines: newQuarantines(config.LockClock), operator: config.Operator,
+		recorder: config.Recorder, clock: config.Clock, operator: config.Operator,
+		quarantines: newQuarantines(config.LockClock), rounds: newRounds(), workers: cmp.Or(config.Workers, defaultWorkers),
 	}
 }
 
@@ -95,6 +108,7 @@ func (c *Controller) Register(mgr ctrl.Manager) error {
 		For(&v1alpha1.RedisInstance{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&appsv1.StatefulSet{}).
 		Watches(&v1alpha1.LockNamespace{}, handler.EnqueueRequestsFromMapFunc(boundInstance)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.workers}).
 		Complete(c)
 	if err != nil {
 		return fmt.Errorf("register controller %s: %w", Name, err)
@@ -144,22 +158,29 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		c.announce(before, instance, observed)
 	}
-	return reconcile.Result{RequeueAfter: c.next(instance, observed)}, nil
+	return reconcile.Result{RequeueAfter: next(instance, observed)}, nil
+}
+
+// period is that of the looks at a server while nothing happens.
+func period(instance *v1alpha1.RedisInstance) time.Duration {
+	if instance.Spec.Mode == v1alpha1.ModeExternal {
+		return periodExternal
+	}
+	return periodManaged
 }
 
 // next is when to look again if nothing happens.
-func (c *Controller) next(instance *v1alpha1.RedisInstance, o observation) time.Duration {
-	period := periodManaged
-	if instance.Spec.Mode == v1alpha1.ModeExternal {
-		period = periodExternal
-	}
+func next(instance *v1alpha1.RedisInstance, o observation) time.Duration {
+	safe := lockSafety(o)
 	switch {
 	case o.unavailable != nil:
 		return periodUnavailable
+	case o.settled && safe.Status == metav1.ConditionFalse:
+		return periodChanged
 	case !o.plan.grant:
-		return max(time.Second, min(period, o.remaining))
+		return max(time.Second, min(period(instance), o.remaining))
 	}
-	return period
+	return period(instance)
 }
 
 // administer does everything that needs the server, as far as it gets.
@@ -177,10 +198,13 @@ func (c *Controller) administer(ctx context.Context, instance *v1alpha1.RedisIns
 		return err
 	}
 	if instance.Spec.Mode == v1alpha1.ModeManaged {
-		if err := c.runServer(ctx, instance, in, tenants); err != nil {
+		observed.managed = true
+		if err := c.runServer(ctx, instance, in, tenants, observed); err != nil {
 			return err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	return c.program(ctx, instance, in, tenants, observed)
 }
 
@@ -208,129 +232,6 @@ func (c *Controller) recordLongestTTL(ctx context.Context, instance *v1alpha1.Re
 	return nil
 }
 
-// program brings the server itself to the desired state.
-func (c *Controller) program(ctx context.Context, instance *v1alpha1.RedisInstance, in login, tenants tenants, observed *observation) error {
-	admin, err := c.connect(ctx, in)
-	if err != nil {
-		return err
-	}
-	defer admin.Close()
-	server, err := admin.Probe(ctx)
-	if err != nil {
-		return serverProblem(err)
-	}
-	observed.server = &server
-	if err := unsupported(server); err != nil {
-		return err
-	}
-	f, epochs, err := examine(ctx, admin, server, tenants)
-	if err != nil {
-		return serverProblem(err)
-	}
-	limit := instance.Spec.Limits.MaxTTL.Duration
-	m := memoryOf(instance)
-	if !m.quarantineUntil.IsZero() {
-		m.remaining = c.quarantines.remaining(instance.UID, m.epoch, m.quarantineLength())
-	}
-	p := decide(m, f, c.clock.Now())
-	if !p.grant {
-		observed.remaining = c.quarantines.remaining(instance.UID, p.epoch, m.quarantineLength())
-	}
-	if server.Functions {
-		// Before the records: loading it disarms.
-		if err := c.load(ctx, admin, server, p); err != nil {
-			return err
-		}
-	}
-	if err := carryOut(ctx, admin, p, records(p, mayGrant(server), limit, tenants, epochs), limit, mayGrant(server)); err != nil {
-		return serverProblem(err)
-	}
-	if !server.Functions {
-		// After the records: the server grants as soon as it has it.
-		if err := c.load(ctx, admin, server, p); err != nil {
-			return err
-		}
-	}
-	// From here on the server and the status agree, also if something fails below.
-	observed.plan = p
-	remember(instance, server, p)
-	if p.grant {
-		c.quarantines.forget(instance.UID)
-	}
-	if !Isolated(instance) {
-		// No user is administered, but applications need the one that they share.
-		_, err := c.readCredentials(ctx, instance.Namespace, instance.Spec.External.TenantCredentials.SecretName)
-		return err
-	}
-	names, err := admin.TenantUsers(ctx)
-	if err != nil {
-		return serverProblem(err)
-	}
-	var boot []redisproto.User
-	if instance.Spec.Mode == v1alpha1.ModeManaged {
-		if boot, err = c.readBootUsers(ctx, instance); err != nil {
-			return err
-		}
-	}
-	if tenants, err = c.listTenants(ctx, instance); err != nil {
-		return err
-	}
-	deleted, err := sweep(ctx, admin, instance, names, tenants, boot)
-	if deleted > 0 {
-		log.FromContext(ctx).Info("deleted users of LockNamespaces that are gone", "users", deleted)
-	}
-	return serverProblem(err)
-}
-
-// load loads the code that applications run.
-func (c *Controller) load(ctx context.Context, admin *redisadmin.Client, server redisadmin.Server, p plan) error {
-	loaded, err := loadCode(ctx, admin, server, p.grant)
-	if loaded {
-		log.FromContext(ctx).Info("loaded the lock protocol", "engine", server.Engine, "version", server.Version, "access", access(server))
-	}
-	return serverProblem(err)
-}
-
-func memoryOf(instance *v1alpha1.RedisInstance) memory {
-	m := memory{epoch: uint64(max(instance.Status.Epoch, 0)), runID: instance.Status.RunID}
-	if until := instance.Status.QuarantineUntil; until != nil {
-		m.quarantineUntil = until.Time
-	}
-	if longest := instance.Status.LongestTTL; longest != nil {
-		m.longestTTL = longest.Duration
-	}
-	return m
-}
-
-func remember(instance *v1alpha1.RedisInstance, server redisadmin.Server, p plan) {
-	instance.Status.Server = &v1alpha1.ServerInfo{Engine: server.Engine, Version: server.Version}
-	instance.Status.Capabilities = capabilities(instance, server)
-	instance.Status.RunID = server.RunID
-	instance.Status.Epoch = int64(p.epoch) //nolint:gosec // Unix seconds.
-	instance.Status.QuarantineUntil = nil
-	if !p.grant {
-		instance.Status.QuarantineUntil = &metav1.Time{Time: p.quarantineUntil}
-	}
-}
-
-// capabilities are what applications gain from a server.
-func capabilities(instance *v1alpha1.RedisInstance, server redisadmin.Server) []v1alpha1.Capability {
-	var found []v1alpha1.Capability
-	for _, c := range []struct {
-		has        bool
-		capability v1alpha1.Capability
-	}{
-		{Isolated(instance), v1alpha1.CapabilityACL},
-		{server.Functions, v1alpha1.CapabilityFunctions},
-		{server.Durable(), v1alpha1.CapabilityDurable},
-	} {
-		if c.has {
-			found = append(found, c.capability)
-		}
-	}
-	return found
-}
-
 // report writes the conditions into the status.
 func (c *Controller) report(ctx context.Context, instance, before *v1alpha1.RedisInstance, observed observation) {
 	if observed.unavailable != nil && observed.plan.epoch == 0 {
@@ -354,7 +255,7 @@ func (c *Controller) announce(before, instance *v1alpha1.RedisInstance, observed
 		c.recorder.Eventf(instance, nil, corev1.EventTypeWarning, "DataMayBeLost", "Quarantine",
 			"%s. Epoch raised to %d; nothing is granted before %s.", upperFirst(observed.plan.lost), instance.Status.Epoch, observed.plan.quarantineUntil.UTC().Format(time.RFC3339))
 	}
-	for _, kind := range []string{v1alpha1.ConditionAvailable, v1alpha1.ConditionLockSafe} {
+	for _, kind := range []string{v1alpha1.ConditionAvailable, v1alpha1.ConditionLockSafe, v1alpha1.ConditionACLProgrammed} {
 		old, now := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(instance.Status.Conditions, kind)
 		if now == nil || (old != nil && old.Status == now.Status && old.Reason == now.Reason) {
 			continue

@@ -159,7 +159,7 @@ func TestLostDataLeadToAQuarantineAndANewEpoch(t *testing.T) {
 	if _, err := b.tenants.Program(t.Context(), b.instance, a.tenant()); !errors.Is(err, redisinstance.ErrNotAvailable) {
 		t.Errorf("a tenant was programmed before the loss was examined: %v", err)
 	}
-	b.wantQuarantine(server, a, "WRONGPASS")
+	b.wantQuarantine(server, a, redisproto.CodeNoEpoch)
 }
 
 func TestAFlushOfTheSameRunIsALoss(t *testing.T) {
@@ -226,7 +226,7 @@ func TestAServerThatKeepsLittleIsArmedByTheOperatorAlone(t *testing.T) {
 	b.events()
 	server.Kill(t)
 	server.Run(t)
-	b.wantQuarantine(server, a, "WRONGPASS")
+	b.wantQuarantine(server, a, redisproto.CodeNoEpoch)
 }
 
 func TestAReloadOfTheLibraryIsNoLoss(t *testing.T) {

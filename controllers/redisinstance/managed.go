@@ -23,7 +23,7 @@ import (
 )
 
 // runServer brings the children of a managed RedisInstance to their desired state. The error is an unavailableError while the pod is not ready.
-func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInstance, in login, tenants tenants) error {
+func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInstance, in login, tenants tenants, observed *observation) error {
 	var listErr error
 	err := c.editBootFile(ctx, instance, in.system, func(users []redisproto.User) []redisproto.User {
 		tenants, err := c.listTenants(ctx, instance)
@@ -40,23 +40,29 @@ func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInst
 	for _, user := range in.system {
 		hashes = append(hashes, user.PasswordHashes...)
 	}
+	settled := true
 	for _, child := range c.children(instance, tenants) {
-		if err := c.bring(ctx, instance, child); err != nil {
+		changed, err := c.bring(ctx, instance, child)
+		if err != nil {
 			return err
 		}
+		settled = settled && !changed
 	}
 	statefulSet := &appsv1.StatefulSet{}
 	desired, err := desiredStatefulSet(instance, bootDigest(instance, hashes), *managedServer(instance).Storage.Size)
 	if err != nil {
 		return err
 	}
-	if err := c.bring(ctx, instance, child{live: statefulSet, desired: desired}); err != nil {
+	changed, err := c.bring(ctx, instance, child{live: statefulSet, desired: desired})
+	if err != nil {
 		return err
 	}
 	if statefulSet.Status.ReadyReplicas == 0 {
 		return &unavailableError{v1alpha1.ReasonPodNotReady, fmt.Sprintf(
 			"Pod %s-0 is not ready. See kubectl -n %s describe pod %[1]s-0, and its volume claim data-%[1]s-0.", childName(instance.Name), instance.Namespace)}
 	}
+	status := statefulSet.Status
+	observed.settled = settled && !changed && status.ObservedGeneration == statefulSet.Generation && status.UpdatedReplicas == status.Replicas
 	return nil
 }
 
@@ -83,21 +89,20 @@ func (c *Controller) children(instance *v1alpha1.RedisInstance, tenants tenants)
 	return append(all, policy, budget)
 }
 
-// bring makes, changes or deletes a child. What the API server refuses because of the spec ends up in a condition.
-func (c *Controller) bring(ctx context.Context, instance *v1alpha1.RedisInstance, child child) error {
-	var err error
+// bring makes, changes or deletes a child, and reports whether it had to. What the API server refuses because of the spec ends up in a condition.
+func (c *Controller) bring(ctx context.Context, instance *v1alpha1.RedisInstance, child child) (changed bool, err error) {
 	if child.desired == nil {
-		_, err = apply.Absent(ctx, c.reader, c.client, instance.UID, child.live)
+		changed, err = apply.Absent(ctx, c.reader, c.client, instance.UID, child.live)
 	} else {
-		_, err = apply.Object(ctx, c.reader, c.client, instance.UID, child.live, child.desired)
+		changed, err = apply.Object(ctx, c.reader, c.client, instance.UID, child.live, child.desired)
 	}
 	switch {
 	case errors.Is(err, apply.ErrForeign):
-		return &unavailableError{v1alpha1.ReasonObjectConflict, "It is left alone, and no server is run: " + err.Error() + "."}
+		return false, &unavailableError{v1alpha1.ReasonObjectConflict, "It is left alone, and no server is run: " + err.Error() + "."}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return &unavailableError{v1alpha1.ReasonInvalidSpec, "The API server refuses what follows from spec.managed. Correct it: " + err.Error()}
+		return false, &unavailableError{v1alpha1.ReasonInvalidSpec, "The API server refuses what follows from spec.managed. Correct it: " + err.Error()}
 	case apierrors.IsForbidden(err):
-		return &unavailableError{v1alpha1.ReasonProgramFailed, "The API server forbids it, by a quota or an admission policy of the namespace, or because the operator lacks a right: " + err.Error()}
+		return false, &unavailableError{v1alpha1.ReasonProgramFailed, "The API server forbids it, by a quota or an admission policy of the namespace, or because the operator lacks a right: " + err.Error()}
 	}
-	return err //nolint:wrapcheck // apply names the object.
+	return changed, err //nolint:wrapcheck // apply names the object.
 }

@@ -5,15 +5,207 @@ package redisinstance
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/internal/redisadmin"
 	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
+
+// program brings the server itself to the desired state.
+func (c *Controller) program(ctx context.Context, instance *v1alpha1.RedisInstance, in login, tenants tenants, observed *observation) error {
+	admin, err := c.connect(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	server, err := admin.Probe(ctx)
+	if err != nil {
+		return serverProblem(err)
+	}
+	observed.server, observed.selfArm, observed.shared = &server, selfArms(server, instance.Status), !Isolated(instance)
+	if err := unsupported(server); err != nil {
+		return err
+	}
+	if err := c.claim(ctx, instance, admin); err != nil {
+		return err
+	}
+	if observed.settled {
+		if observed.changed, err = putRight(ctx, admin, server, desiredConfigMap(instance).Data[configFile]); err != nil {
+			return serverProblem(err)
+		}
+	}
+	if err := c.programEpochs(ctx, instance, admin, tenants, observed); err != nil {
+		return serverProblem(err)
+	}
+	return c.programUsers(ctx, instance, admin, observed)
+}
+
+// claim makes an external server belong to this cluster, unless it belongs to another one. Nothing is written to the server before.
+func (c *Controller) claim(ctx context.Context, instance *v1alpha1.RedisInstance, admin *redisadmin.Client) error {
+	if instance.Spec.Mode != v1alpha1.ModeExternal {
+		return nil
+	}
+	system := &metav1.PartialObjectMetadata{}
+	system.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := c.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return fmt.Errorf("get namespace %s, whose UID identifies the cluster: %w", metav1.NamespaceSystem, err)
+	}
+	owner, err := admin.Claim(ctx, keyRoot, string(system.UID))
+	if err != nil {
+		return serverProblem(err)
+	}
+	if owner != string(system.UID) {
+		key := redisadmin.OwnerKey(keyRoot)
+		return &unavailableError{v1alpha1.ReasonOwnedByAnotherOperator, fmt.Sprintf("The operator of another cluster administers the server: its key %s is %q, "+
+			"and the UID of this cluster's namespace %s is %q. Nothing is written to it. Use another server, or, if that cluster is gone, delete the key: DEL %[1]s",
+			key, owner, metav1.NamespaceSystem, string(system.UID))}
+	}
+	return nil
+}
+
+// programEpochs loads the library, and writes and arms what the state of the server asks for.
+func (c *Controller) programEpochs(ctx context.Context, instance *v1alpha1.RedisInstance, admin *redisadmin.Client, tenants tenants, observed *observation) error {
+	server := *observed.server
+	f, epochs, err := examine(ctx, admin, server, observed.selfArm, tenants)
+	if err != nil {
+		return err
+	}
+	m := memoryOf(instance)
+	if !m.quarantineUntil.IsZero() {
+		m.remaining = c.quarantines.remaining(instance.UID, m.epoch, m.quarantineLength())
+	}
+	p := decide(m, f, c.clock.Now())
+	if !p.grant {
+		observed.remaining = c.quarantines.remaining(instance.UID, p.epoch, m.quarantineLength())
+	}
+	if server.Functions {
+		// Before the records: loading it disarms.
+		if err := load(ctx, admin, server, p); err != nil {
+			return err
+		}
+	}
+	limit, grants := instance.Spec.Limits.MaxTTL.Duration, mayGrant(server, f.selfArm)
+	if err := carryOut(ctx, admin, p, records(p, grants, limit, tenants, epochs), limit, grants); err != nil {
+		return err
+	}
+	if !server.Functions {
+		// After the records: the server grants as soon as it has it.
+		if err := load(ctx, admin, server, p); err != nil {
+			return err
+		}
+	}
+	// From here on the server and the status agree, also if something fails later.
+	observed.plan = p
+	remember(instance, *observed)
+	if p.grant {
+		c.quarantines.forget(instance.UID)
+	}
+	return nil
+}
+
+// load loads the code that applications run.
+func load(ctx context.Context, admin *redisadmin.Client, server redisadmin.Server, p plan) error {
+	loaded, err := loadCode(ctx, admin, server, p.grant)
+	if loaded {
+		log.FromContext(ctx).Info("loaded the lock protocol", "engine", server.Engine, "version", server.Version, "access", access(server))
+	}
+	return err
+}
+
+// programUsers compares the users of the server with the LockNamespaces.
+func (c *Controller) programUsers(ctx context.Context, instance *v1alpha1.RedisInstance, admin *redisadmin.Client, observed *observation) error {
+	if !Isolated(instance) {
+		// No user is administered, but applications need the one that they share.
+		_, err := c.readCredentials(ctx, instance.Namespace, instance.Spec.External.TenantCredentials.SecretName)
+		return err
+	}
+	names, err := admin.TenantUsers(ctx)
+	if err != nil {
+		return serverProblem(err)
+	}
+	boot := map[string]redisproto.User{}
+	if instance.Spec.Mode == v1alpha1.ModeManaged {
+		users, err := c.readBootUsers(ctx, instance)
+		if err != nil {
+			return err
+		}
+		for _, user := range users {
+			boot[user.Name] = user
+		}
+	}
+	// After the names were read: a user is made for objects that the same cache had, so one that is being made is not taken for a stray one.
+	all := &v1alpha1.RedisInstanceList{}
+	if err := c.client.List(ctx, all); err != nil {
+		return fmt.Errorf("list RedisInstances: %w", err)
+	}
+	instances := sets.New[string]()
+	for _, other := range all.Items {
+		instances.Insert(string(other.UID))
+	}
+	tenants, err := c.listTenants(ctx, instance)
+	if err != nil {
+		return err
+	}
+	count, err := c.inspect(ctx, admin, inspection{
+		instance: instance, names: names, tenants: tenants, instances: instances, boot: boot,
+		access: access(*observed.server), period: period(instance),
+	})
+	if err != nil {
+		return serverProblem(err)
+	}
+	observed.acl = &count
+	return nil
+}
+
+func memoryOf(instance *v1alpha1.RedisInstance) memory {
+	m := memory{epoch: uint64(max(instance.Status.Epoch, 0)), runID: instance.Status.RunID}
+	if until := instance.Status.QuarantineUntil; until != nil {
+		m.quarantineUntil = until.Time
+	}
+	if longest := instance.Status.LongestTTL; longest != nil {
+		m.longestTTL = longest.Duration
+	}
+	return m
+}
+
+func remember(instance *v1alpha1.RedisInstance, observed observation) {
+	server, p := observed.server, observed.plan
+	instance.Status.Server = &v1alpha1.ServerInfo{Engine: server.Engine, Version: server.Version}
+	instance.Status.Capabilities = capabilities(instance, *server)
+	instance.Status.RunID = server.RunID
+	instance.Status.Epoch = int64(p.epoch) //nolint:gosec // Unix seconds.
+	instance.Status.QuarantineUntil = nil
+	if !p.grant {
+		instance.Status.QuarantineUntil = &metav1.Time{Time: p.quarantineUntil}
+	}
+}
+
+// capabilities are what applications gain from a server.
+func capabilities(instance *v1alpha1.RedisInstance, server redisadmin.Server) []v1alpha1.Capability {
+	var found []v1alpha1.Capability
+	for _, c := range []struct {
+		has        bool
+		capability v1alpha1.Capability
+	}{
+		{Isolated(instance), v1alpha1.CapabilityACL},
+		{server.Functions, v1alpha1.CapabilityFunctions},
+		{durable(server, instance.Status), v1alpha1.CapabilityDurable},
+	} {
+		if c.has {
+			found = append(found, c.capability)
+		}
+	}
+	return found
+}
 
 // tenants is what the cluster knows of the LockNamespaces of one RedisInstance.
 type tenants struct {
@@ -45,7 +237,7 @@ func tenantsOf(instance *v1alpha1.RedisInstance, all []v1alpha1.LockNamespace) t
 func written(namespace v1alpha1.LockNamespace) bool { return namespace.Status.Binding != nil }
 
 // examine looks what the server has of the records of instance and its tenants. The library is not loaded yet, since that disarms.
-func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.Server, t tenants) (found, map[string]redisproto.Epoch, error) {
+func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.Server, selfArm bool, t tenants) (found, map[string]redisproto.Epoch, error) {
 	whole := redisadmin.InstancePrefix(keyRoot)
 	prefixes := []string{whole}
 	for _, namespace := range t.holders {
@@ -61,7 +253,7 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 			return found{}, nil, err //nolint:wrapcheck // As above.
 		}
 	}
-	f := found{epoch: epochs[whole].Number, armed: armed[whole], runID: server.RunID, selfArm: server.SelfArm()}
+	f := found{epoch: epochs[whole].Number, armed: armed[whole], runID: server.RunID, selfArm: selfArm}
 	for _, epoch := range epochs {
 		f.highest = max(f.highest, epoch.Number)
 	}
@@ -107,7 +299,7 @@ func loadCode(ctx context.Context, client *redisadmin.Client, server redisadmin.
 }
 
 // mayGrant is what the last part of an epoch record is to say while the server may grant.
-func mayGrant(server redisadmin.Server) bool { return server.SelfArm() || !server.Functions }
+func mayGrant(server redisadmin.Server, selfArm bool) bool { return selfArm || !server.Functions }
 
 // access is how applications run the lock protocol on a server.
 func access(server redisadmin.Server) binding.Access {
@@ -138,32 +330,4 @@ func write(ctx context.Context, client *redisadmin.Client, records map[string]re
 		return nil
 	}
 	return armUnlessSelf(ctx, client, records)
-}
-
-// sweep deletes those of the users with these names whose LockNamespaces are gone, and makes those again that the file of a managed server has
-// and the server lost.
-func sweep(ctx context.Context, client *redisadmin.Client, instance *v1alpha1.RedisInstance, names []string, t tenants, boot []redisproto.User) (deleted int, err error) {
-	mark := redisadmin.UserMark(keyRoot, string(instance.UID))
-	for _, name := range names {
-		if t.users.Has(name) {
-			continue
-		}
-		gone, err := client.DeleteUser(ctx, name, mark)
-		if err != nil {
-			return deleted, err //nolint:wrapcheck // As above.
-		}
-		if gone {
-			deleted++
-		}
-	}
-	present := sets.New(names...)
-	for _, user := range boot {
-		if !t.users.Has(user.Name) || present.Has(user.Name) {
-			continue
-		}
-		if _, err := client.EnsureUser(ctx, user); err != nil {
-			return deleted, err //nolint:wrapcheck // As above.
-		}
-	}
-	return deleted, nil
 }

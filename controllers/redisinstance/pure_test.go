@@ -4,6 +4,8 @@
 package redisinstance
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,11 +162,14 @@ func TestBootFile(t *testing.T) {
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	good := redisadmin.Server{
-		Primary: true, Functions: true, Settings: redisadmin.Settings{Known: true, AppendOnly: true, AppendFsync: "always", Eviction: "noeviction"},
+		Primary: true, Functions: true, Settings: redisadmin.Settings{Known: true, Values: map[string]string{
+			"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction",
+		}},
 		DefaultUser: redisadmin.DefaultUser{Known: true},
 	}
 	with := func(change func(*redisadmin.Server)) observation {
 		server := good
+		server.Settings.Values = maps.Clone(good.Settings.Values)
 		change(&server)
 		return observation{server: &server, plan: plan{grant: true, epoch: 1}}
 	}
@@ -176,7 +181,15 @@ func TestConditions(t *testing.T) {
 		"the file fails":            {with(func(s *redisadmin.Server) { s.AOFError = true }), "True Available", "False AOFWriteFailing", "False AOFWriteFailing"},
 		"settings are hidden":       {with(func(s *redisadmin.Server) { s.Settings = redisadmin.Settings{} }), "True Available", "Unknown Unverified", "Unknown Unverified"},
 		"the user is hidden":        {with(func(s *redisadmin.Server) { s.DefaultUser.Known = false }), "True Available", "Unknown Unverified", "Unknown Unverified"},
-		"restricted without a file": {with(func(s *redisadmin.Server) { s.DefaultUser.Restricted, s.Settings.AppendOnly = true, false }), "True Available", "True Safe", "True Ready"},
+		"restricted without a file": {with(func(s *redisadmin.Server) { s.DefaultUser.Restricted, s.Settings.Values["appendonly"] = true, "no" }), "True Available", "True Safe", "True Ready"},
+		"it is old":                 {with(func(s *redisadmin.Server) { s.Engine, s.Version = "Redis", "6.2.14" }), "True Available", "False VersionTooOld", "False VersionTooOld"},
+		"it is the oldest":          {with(func(s *redisadmin.Server) { s.Engine, s.Version = "Redis", "7.0.0" }), "True Available", "True Safe", "True Ready"},
+		"another one is old":        {with(func(s *redisadmin.Server) { s.Engine, s.Version = "Valkey", "7.1.9" }), "True Available", "False VersionTooOld", "False VersionTooOld"},
+		"its version is hidden":     {with(func(s *redisadmin.Server) { s.Engine, s.Version = "Redis", "" }), "True Available", "True Safe", "True Ready"},
+		"it is nearly full": {
+			with(func(s *redisadmin.Server) { s.UsedMemory, s.MaxMemory = 91, 100 }), "True Available", "False MemoryNearlyFull", "False MemoryNearlyFull",
+		},
+		"it is half full": {with(func(s *redisadmin.Server) { s.UsedMemory, s.MaxMemory = 50, 100 }), "True Available", "True Safe", "True Ready"},
 		"not reached": {
 			observation{unavailable: &unavailableError{v1alpha1.ReasonUnreachable, "m"}}, "False Unreachable", "Unknown Unverified", "False Unreachable",
 		},
@@ -193,6 +206,66 @@ func TestConditions(t *testing.T) {
 		}
 		if got[v1alpha1.ConditionAvailable] != tc.available || got[v1alpha1.ConditionLockSafe] != tc.safe || got[v1alpha1.ConditionReady] != tc.ready {
 			t.Errorf("%s: conditions are %v", name, got)
+		}
+	}
+}
+
+func TestSettingsThatWereChangedByHand(t *testing.T) {
+	t.Parallel()
+	conf := desiredConfigMap(instanceWith(nil)).Data[configFile]
+	live := map[string]string{"appendonly": "yes", "save": "", "maxmemory-policy": "noeviction", "min-replicas-to-write": "0", "unknown": "x"}
+	if changes := changedSettings(conf, live); len(changes) > 0 {
+		t.Errorf("changes of a server that is right: %v", changes)
+	}
+	live["save"], live["min-replicas-to-write"], live["appendonly"] = "60 1", "2", "no"
+	want := []settingChange{{"appendonly", "no", "yes"}, {"min-replicas-to-write", "2", "0"}, {"save", "60 1", ""}}
+	if changes := changedSettings(conf, live); !slices.Equal(changes, want) {
+		t.Errorf("changes are %v", changes)
+	}
+}
+
+func TestAnAppendOnlyFileKeepsNothingBeforeItIsWritten(t *testing.T) {
+	t.Parallel()
+	server := redisadmin.Server{
+		RunID: "a", Primary: true, DefaultUser: redisadmin.DefaultUser{Known: true},
+		Settings: redisadmin.Settings{Known: true, Values: map[string]string{"appendonly": "yes", "appendfsync": "always"}},
+	}
+	rewriting := server
+	rewriting.AOFRewriting = true
+	before := []v1alpha1.Capability{v1alpha1.CapabilityDurable}
+	for name, tc := range map[string]struct {
+		server redisadmin.Server
+		status v1alpha1.RedisInstanceStatus
+		want   bool
+	}{
+		"written":                       {server, v1alpha1.RedisInstanceStatus{RunID: "a"}, true},
+		"just switched on":              {rewriting, v1alpha1.RedisInstanceStatus{RunID: "a"}, false},
+		"written anew, as now and then": {rewriting, v1alpha1.RedisInstanceStatus{RunID: "a", Capabilities: before}, true},
+		"written anew after a start":    {rewriting, v1alpha1.RedisInstanceStatus{RunID: "b"}, true},
+	} {
+		if got := selfArms(tc.server, tc.status); got != tc.want {
+			t.Errorf("%s: arms itself: %t", name, got)
+		}
+	}
+}
+
+func TestUsersAreReadInTurn(t *testing.T) {
+	t.Parallel()
+	names := []string{"a", "b", "c", "d", "e"}
+	for _, tc := range []struct {
+		after string
+		n     int
+		want  string
+	}{{"", 2, "ab"}, {"b", 2, "cd"}, {"d", 3, "eab"}, {"e", 2, "ab"}, {"bb", 1, "c"}, {"a", 9, "bcdea"}} {
+		if got := strings.Join(nextOf(names, tc.after, tc.n), ""); got != tc.want {
+			t.Errorf("%d after %q are %q, want %q", tc.n, tc.after, got, tc.want)
+		}
+	}
+	for _, look := range []time.Duration{periodManaged, periodExternal} {
+		for _, n := range []int{1, 100, 5000} {
+			if within := time.Duration((n+perLook(n, look)-1)/perLook(n, look)) * look; within > 5*time.Minute {
+				t.Errorf("%d users are read within %s", n, within)
+			}
 		}
 	}
 }

@@ -27,6 +27,18 @@ type observation struct {
 	unprotected bool
 	// remaining is how long a quarantine still lasts.
 	remaining time.Duration
+	// managed: the operator runs the server.
+	managed bool
+	// settled: the pod of a managed server runs with the present configuration, so that whatever differs was changed by hand, and put right.
+	settled bool
+	// changed are the settings that somebody had changed.
+	changed []settingChange
+	// selfArm: the server may grant locks after a restart without the operator.
+	selfArm bool
+	// shared: all applications log in as one user.
+	shared bool
+	// acl is how many users are programmed; nil when they were not counted.
+	acl *userCount
 }
 
 // conditions are the conditions for what was found, without times.
@@ -38,7 +50,25 @@ func conditions(o observation) []metav1.Condition {
 			ready.Status, ready.Reason, ready.Message = cause.Status, cause.Reason, cause.Message
 		}
 	}
-	return []metav1.Condition{ready, available, safe, deletionBlocked(o)}
+	return []metav1.Condition{ready, available, safe, programmedUsers(o), deletionBlocked(o)}
+}
+
+// programmedUsers says whether the server has the users of all LockNamespaces.
+func programmedUsers(o observation) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionACLProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUsersPending}
+	switch {
+	case o.shared:
+		c.Reason = v1alpha1.ReasonNotEnforced
+		c.Message = "Nobody administers the users of the server (aclManagement: Static). All applications log in as one user, and nothing keeps them apart."
+	case o.acl == nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnverified, "The users of the server were not examined."
+	case o.acl.programmed < o.acl.wanted:
+		c.Message = fmt.Sprintf("%s users of LockNamespaces are on the server as they should be. See the conditions of the LockNamespaces.", o.acl)
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonUsersProgrammed
+		c.Message = fmt.Sprintf("%s users of LockNamespaces are on the server as they should be.", o.acl)
+	}
+	return c
 }
 
 func availability(o observation) metav1.Condition {
@@ -55,37 +85,6 @@ func availability(o observation) metav1.Condition {
 		c.Message = "The server is programmed and grants locks. It has no functions, so applications run scripts, and after a restart it grants nothing until the operator has loaded them."
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonAvailable, "The server is programmed and grants locks."
-	}
-	return c
-}
-
-// lockSafety says whether something makes the server lose, evict or expose locks. The worst is said first.
-func lockSafety(o observation) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionLockSafe, Status: metav1.ConditionFalse}
-	server := o.server
-	switch {
-	case server == nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnverified, "The server was not examined yet."
-	case server.Settings.Known && server.Settings.Eviction != "noeviction":
-		c.Reason = v1alpha1.ReasonEvictionPolicyWrong
-		c.Message = fmt.Sprintf("The server has maxmemory-policy %s and throws locks away when its memory is full. Set it to noeviction.", server.Settings.Eviction)
-	case server.AOFError:
-		c.Reason, c.Message = v1alpha1.ReasonAOFWriteFailing, "The server cannot write its append-only file, so locks are lost when it restarts. Look at its volume."
-	case server.DefaultUser.Known && server.DefaultUser.Open:
-		c.Reason = v1alpha1.ReasonDefaultUserOpen
-		c.Message = `The default user has no password, so that whoever reaches the server can do anything. Run ACL SETUSER default off ~* &* +@all, and keep it in the server's configuration.`
-	case server.Settings.AppendOnly && server.DefaultUser.Known && server.DefaultUser.Restricted:
-		c.Reason = v1alpha1.ReasonDefaultUserRestricted
-		c.Message = `The default user has limited rights, with which the server drops locks when it replays its append-only file. Run ACL SETUSER default off ~* &* +@all, and keep it in the server's configuration.`
-	case !server.Settings.Known || !server.DefaultUser.Known:
-		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonUnverified
-		c.Message = "The server does not tell its settings or its default user to the operator. Grant the operator's user CONFIG GET and ACL GETUSER."
-	case !server.SelfArm():
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonSafe
-		c.Message = "Nothing was found that makes the server evict or expose locks. It does not keep every lock over a restart, so after each one it " +
-			"grants nothing until the longest TTL is over."
-	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonSafe, "Nothing was found that makes the server lose, evict or expose locks."
 	}
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,15 +210,30 @@ func (b *bench) startPod() *redistest.Server {
 			Name: string(secret.Data["username"]), PasswordHashes: []string{redisproto.PasswordHash(string(secret.Data["password"]))}, Rules: rules,
 		})
 	}
-	server := redistest.Start(b.t, &redistest.Options{Users: users})
+	server := redistest.Start(b.t, &redistest.Options{Users: users, Config: b.podConfig()})
 	b.address = server.Addr()
 	statefulSet := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "locks-redis"}}
 	environment.Get(b.t, statefulSet)
-	statefulSet.Status.Replicas, statefulSet.Status.ReadyReplicas = 1, 1
+	statefulSet.Status = appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1, ObservedGeneration: statefulSet.Generation}
 	if err := environment.Admin.Status().Update(b.t.Context(), statefulSet); err != nil {
 		b.t.Fatal(err)
 	}
 	return server
+}
+
+// podConfig is the configuration of the pod, without what belongs to the container.
+func (b *bench) podConfig() []string {
+	b.t.Helper()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "locks-redis-config"}}
+	environment.Get(b.t, config)
+	var lines []string
+	for line := range strings.Lines(config.Data["redis.conf"]) {
+		name, _, _ := strings.Cut(line, " ")
+		if !slices.Contains([]string{"bind", "port", "aclfile", "dir", "daemonize", "logfile"}, name) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
 }
 
 // application is a LockNamespace that is bound to the RedisInstance, and its credentials.

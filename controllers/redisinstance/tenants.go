@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,8 +85,12 @@ var ErrNotAvailable = errors.New("the RedisInstance is not available")
 // the tenant reaches the server. Repeated, it changes nothing. An error that is not ErrNotAvailable is the API server's.
 func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance, tenant Tenant) (Grant, error) {
 	status := instance.Status
-	if status.Epoch == 0 || status.QuarantineUntil != nil {
+	if status.Epoch == 0 {
 		return Grant{}, fmt.Errorf("%w yet", ErrNotAvailable)
+	}
+	if why := knownUnavailable(instance); why != "" {
+		// Nobody waits for a server that is known not to answer; the LockNamespace is looked at again when the condition changes.
+		return Grant{}, fmt.Errorf("%w: %s", ErrNotAvailable, why)
 	}
 	if status.LongestTTL == nil || status.LongestTTL.Duration < tenant.MaxTTL {
 		return Grant{}, fmt.Errorf("%w: it does not know its longest TTL yet", ErrNotAvailable)
@@ -102,8 +108,15 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 	if err != nil {
 		return Grant{}, notAvailable(err)
 	}
-	if err := programEpoch(ctx, server, found, instance, tenant); err != nil {
-		return Grant{}, notAvailable(err)
+	switch quarantined := status.QuarantineUntil != nil; {
+	case quarantined && found.RunID != status.RunID:
+		return Grant{}, fmt.Errorf("%w: it has restarted, and is not examined yet", ErrNotAvailable)
+	case quarantined:
+		// Its user comes back all the same, so that holders can renew and release what the server still has.
+	default:
+		if err := programEpoch(ctx, server, found, instance, tenant); err != nil {
+			return Grant{}, notAvailable(err)
+		}
 	}
 	at := endpoint(instance)
 	reached := binding.Redis{
@@ -111,6 +124,9 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 		TLS: at.TLS == v1alpha1.TLSVerify, CA: in.ca, Access: access(found),
 	}
 	if !Isolated(instance) {
+		if status.QuarantineUntil != nil {
+			return Grant{}, errQuarantined
+		}
 		shared, err := t.servers.readCredentials(ctx, instance.Namespace, instance.Spec.External.TenantCredentials.SecretName)
 		reached.Username, reached.Password = shared.username, shared.password
 		return Grant{Server: reached, NotEnforced: true}, ownReason(err)
@@ -118,6 +134,9 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 	previous, err := t.programUser(ctx, server, instance, in, tenant, access(found))
 	if err != nil {
 		return Grant{}, err
+	}
+	if status.QuarantineUntil != nil {
+		return Grant{}, errQuarantined
 	}
 	return Grant{Server: reached, Previous: previous}, nil
 }
@@ -154,6 +173,19 @@ func (t *Tenants) programUser(ctx context.Context, server *redisadmin.Client, in
 	return previous, nil
 }
 
+// errQuarantined is an ErrNotAvailable.
+var errQuarantined = fmt.Errorf("%w: it is in quarantine", ErrNotAvailable)
+
+// knownUnavailable is why the server cannot be used, if the status says that of the present generation. One in quarantine can be used.
+func knownUnavailable(instance *v1alpha1.RedisInstance) string {
+	available := meta.FindStatusCondition(instance.Status.Conditions, v1alpha1.ConditionAvailable)
+	if available == nil || available.ObservedGeneration != instance.Generation || available.Status != metav1.ConditionFalse ||
+		available.Reason == v1alpha1.ReasonQuarantined {
+		return ""
+	}
+	return available.Message
+}
+
 // Revoke deletes the user of a tenant, which closes its connections. Its keys stay until they run out. No such user is not an error. Where nobody can
 // administer the users, nothing can be taken back.
 func (t *Tenants) Revoke(ctx context.Context, instance *v1alpha1.RedisInstance, username string) error {
@@ -185,14 +217,15 @@ func (t *Tenants) edit(ctx context.Context, instance *v1alpha1.RedisInstance, in
 
 // programEpoch writes and arms the epoch record of one tenant, if the server is still the one that the status of instance describes.
 func programEpoch(ctx context.Context, server *redisadmin.Client, found redisadmin.Server, instance *v1alpha1.RedisInstance, tenant Tenant) error {
+	selfArm := selfArms(found, instance.Status)
 	whole := redisadmin.InstancePrefix(keyRoot)
 	epochs, err := server.ReadEpochs(ctx, whole, tenant.Prefix)
 	if err != nil {
-		return err //nolint:wrapcheck // As above.
+		return err //nolint:wrapcheck // redisadmin says what was done.
 	}
 	record, exists := epochs[tenant.Prefix]
 	switch {
-	case epochs[whole].Number < uint64(instance.Status.Epoch), !found.SelfArm() && found.RunID != instance.Status.RunID:
+	case epochs[whole].Number < uint64(instance.Status.Epoch), !selfArm && found.RunID != instance.Status.RunID:
 		return errors.New("the server has restarted or lost its data, and is not examined yet")
 	case record.Number > epochs[whole].Number:
 		// As in a quarantine that the status, which may be an old one, does not tell of yet.
@@ -200,7 +233,7 @@ func programEpoch(ctx context.Context, server *redisadmin.Client, found redisadm
 	case !exists && tenant.Programmed:
 		return errors.New("the epoch record of the LockNamespace is gone: the server may have lost its locks")
 	}
-	want := redisproto.Epoch{Number: epochs[whole].Number, MaxTTL: tenant.MaxTTL, SelfArm: mayGrant(found)}
+	want := redisproto.Epoch{Number: epochs[whole].Number, MaxTTL: tenant.MaxTTL, SelfArm: mayGrant(found, selfArm)}
 	if _, err := server.WriteEpoch(ctx, tenant.Prefix, want); err != nil {
 		return err //nolint:wrapcheck // As above.
 	}

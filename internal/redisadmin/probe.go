@@ -36,21 +36,19 @@ type Server struct {
 	Settings Settings
 	// AOFError is true when the last write of the append-only file failed.
 	AOFError bool
+	// AOFRewriting is true while the append-only file is written anew. Right after it was switched on, the server keeps nothing until that is done.
+	AOFRewriting bool
+	// UsedMemory and MaxMemory are in bytes; MaxMemory is zero without a limit.
+	UsedMemory, MaxMemory uint64
 	// DefaultUser is what the default user may do.
 	DefaultUser DefaultUser
-}
-
-// Settings are the settings that locks depend on. Known is false when the server does not tell them; then the others are empty.
-type Settings struct {
-	Known       bool
-	AppendOnly  bool
-	AppendFsync string
-	Eviction    string
 }
 
 // DefaultUser is the user of clients that do not log in. Known is false when the server does not tell.
 type DefaultUser struct {
 	Known bool
+	// On: whoever knows its password can log in.
+	On bool
 	// Open: anybody who reaches the server can use it without a password.
 	Open bool
 	// Restricted: its rights are limited. With an append-only file the server drops writes at a restart then.
@@ -59,7 +57,7 @@ type DefaultUser struct {
 
 // Durable says that the server acknowledges nothing before it is on its disk.
 func (s Server) Durable() bool {
-	return s.Settings.Known && s.Settings.AppendOnly && s.Settings.AppendFsync == "always"
+	return s.Settings.Known && s.Settings.AppendOnly() && s.Settings.Values[SettingAppendFsync] == "always"
 }
 
 // SelfArm says that the server may grant locks after a restart without the operator: it kept every acknowledged write, and nobody else can
@@ -119,30 +117,12 @@ func parseInfo(text string) Server {
 	server.Primary = fields["role"] == "master"
 	server.Cluster = fields["cluster_enabled"] == "1"
 	server.Replicas, _ = strconv.Atoi(fields["connected_slaves"])
+	server.UsedMemory, _ = strconv.ParseUint(fields["used_memory"], 10, 64)
+	server.MaxMemory, _ = strconv.ParseUint(fields["maxmemory"], 10, 64)
+	server.AOFRewriting = fields["aof_rewrite_in_progress"] == "1" || fields["aof_rewrite_scheduled"] == "1"
 	server.AOFError = fields["aof_enabled"] == "1" &&
 		(fields["aof_last_write_status"] == "err" || fields["aof_last_bgrewrite_status"] == "err")
 	return server
-}
-
-func (c *Client) settings(ctx context.Context) (Settings, error) {
-	values := map[string]string{}
-	for _, name := range []string{"appendonly", "appendfsync", "maxmemory-policy"} {
-		found, err := c.redis.ConfigGet(ctx, name).Result()
-		if err != nil {
-			if isReply(err) {
-				return Settings{}, nil
-			}
-			return Settings{}, wrap("read the server's settings", err)
-		}
-		if _, ok := found[name]; !ok {
-			return Settings{}, nil
-		}
-		values[name] = found[name]
-	}
-	return Settings{
-		Known: true, AppendOnly: values["appendonly"] == "yes", AppendFsync: values["appendfsync"],
-		Eviction: values["maxmemory-policy"],
-	}, nil
 }
 
 func (c *Client) defaultUser(ctx context.Context) (DefaultUser, error) {
@@ -155,6 +135,7 @@ func (c *Client) defaultUser(ctx context.Context) (DefaultUser, error) {
 	}
 	return DefaultUser{
 		Known:      true,
+		On:         exists && user.on,
 		Open:       exists && user.on && user.noPassword,
 		Restricted: !exists || !user.keys["~*"] || !user.channels["&*"] || len(user.commands) != 1 || !user.commands["+@all"],
 	}, nil

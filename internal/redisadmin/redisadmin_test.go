@@ -40,13 +40,13 @@ func TestProbeOfAServer(t *testing.T) {
 	}{
 		"durable": {nil, true, func(s redisadmin.Server) bool { return s.Durable() && !s.DefaultUser.Open }},
 		"not durable": {[]string{"appendonly no"}, false, func(s redisadmin.Server) bool {
-			return !s.Durable() && s.Settings.Known && !s.Settings.AppendOnly
+			return !s.Durable() && s.Settings.Known && !s.Settings.AppendOnly()
 		}},
 		"every second": {[]string{"appendfsync everysec"}, false, func(s redisadmin.Server) bool {
-			return !s.Durable() && s.Settings.AppendFsync == "everysec"
+			return !s.Durable() && s.Settings.Values[redisadmin.SettingAppendFsync] == "everysec"
 		}},
 		"evicting": {[]string{"appendonly no", "maxmemory-policy volatile-lru"}, false, func(s redisadmin.Server) bool {
-			return s.Settings.Eviction == "volatile-lru"
+			return s.Settings.Eviction() == "volatile-lru"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,6 +97,79 @@ func TestAServerWithARestrictedDefaultUserDoesNotArmItself(t *testing.T) {
 		if got.DefaultUser.Open != tc.open || got.DefaultUser.Restricted != tc.restrict || got.SelfArm() == tc.restrict {
 			t.Errorf("%s: found %+v, SelfArm %t", tc.rules, got.DefaultUser, got.SelfArm())
 		}
+	}
+}
+
+func TestSettingsAreChangedAsAWhole(t *testing.T) {
+	server := startServer(t)
+	client := server.connect()
+	if err := client.ChangeSettings(t.Context(), map[string]string{"maxmemory": "100mb", "appendfsync": "sometimes"}); err == nil {
+		t.Error("a value that does not exist was accepted")
+	}
+	if err := client.ChangeSettings(t.Context(), map[string]string{"maxmemory-policy": "allkeys-lru", "save": "60 1"}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.Probe(t.Context())
+	if values := got.Settings.Values; err != nil || values["maxmemory"] != "0" || values["maxmemory-policy"] != "allkeys-lru" || values["save"] != "60 1" {
+		t.Errorf("settings are %v, %v", values, err)
+	}
+}
+
+func TestTheDefaultUserIsClosedForThoseWhoAreInToo(t *testing.T) {
+	server := startServer(t)
+	client := server.connect()
+	raw := server.raw()
+	if err := raw.Do(t.Context(), "ACL", "SETUSER", "default", "on", "nopass", "-debug").Err(); err != nil {
+		t.Fatal(err)
+	}
+	stranger := server.Client(t, "", "")
+	if err := stranger.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CloseDefaultUser(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := stranger.Ping(t.Context()).Err(); err == nil {
+			t.Error("a stranger is still in")
+		}
+	}
+	got, err := client.Probe(t.Context())
+	if user := got.DefaultUser; err != nil || user.On || user.Open || user.Restricted || !user.Known {
+		t.Errorf("the default user is %+v, %v", user, err)
+	}
+}
+
+func TestAServerBelongsToTheFirstWhoClaimsIt(t *testing.T) {
+	client := startServer(t).connect()
+	for _, cluster := range []string{"one", "one", "two"} {
+		if owner, err := client.Claim(t.Context(), "lk", cluster); err != nil || owner != "one" {
+			t.Errorf("claimed by %s: owner is %q, %v", cluster, owner, err)
+		}
+	}
+}
+
+func TestUsersAreComparedWithoutTheirPasswords(t *testing.T) {
+	client := startServer(t).connect()
+	want := tenant("secret")
+	if _, err := client.EnsureUser(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	users, err := client.GetUsers(t.Context(), want.Name, "lk-nobody")
+	if err != nil || len(users) != 1 {
+		t.Fatalf("users are %v, %v", users, err)
+	}
+	unknown := want
+	unknown.PasswordHashes = nil
+	if !users[want.Name].MatchesRules(unknown) || users[want.Name].Matches(unknown) {
+		t.Error("the user does not match by its rules alone")
+	}
+	unknown.Rules = append([]string{"+get|x", "~a"}, unknown.Rules...)
+	if users[want.Name].MatchesRules(unknown) {
+		t.Error("a user with fewer rules matches")
+	}
+	if uid, ok := users[want.Name].InstanceOf("lk"); !ok || redisadmin.UserMark("lk", uid) != mark {
+		t.Errorf("the user was made for %q", uid)
 	}
 }
 
