@@ -79,6 +79,7 @@ type Controller struct {
 	quarantines *quarantines
 	operator    Pods
 	rounds      *rounds
+	seen        acquaintances
 	workers     int
 }
 
@@ -87,7 +88,7 @@ func New(config Config) *Controller {
 	return &Controller{
 		servers:  servers{client: config.Client, reader: config.Reader, connector: config.Connector},
 		recorder: config.Recorder, clock: config.Clock, operator: config.Operator,
-		quarantines: newQuarantines(config.LockClock), rounds: newRounds(), workers: cmp.Or(config.Workers, defaultWorkers),
+		quarantines: newQuarantines(config.LockClock), rounds: newRounds(), seen: acquaintances{last: map[types.NamespacedName]*v1alpha1.RedisInstance{}}, workers: cmp.Or(config.Workers, defaultWorkers),
 	}
 }
 
@@ -130,9 +131,14 @@ func boundInstance(_ context.Context, object client.Object) []reconcile.Request 
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	// A status from a cache that lags behind would tell of a loss that was answered already.
 	instance := &v1alpha1.RedisInstance{}
-	if err := c.reader.Get(ctx, req.NamespacedName, instance); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	switch err := c.reader.Get(ctx, req.NamespacedName, instance); {
+	case apierrors.IsNotFound(err):
+		c.depart(ctx, c.seen.see(req.NamespacedName, nil))
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("get the RedisInstance: %w", err)
 	}
+	c.depart(ctx, c.seen.see(req.NamespacedName, instance))
 	if !instance.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}

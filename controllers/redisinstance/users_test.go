@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/controllers/redisinstance"
@@ -116,6 +118,27 @@ func TestUsersOfRedisInstancesThatAreGoneAreSwept(t *testing.T) {
 		if slices.Contains(users, name) != want {
 			t.Errorf("user %s is there: %t", name, !want)
 		}
+	}
+}
+
+func TestARedisInstanceThatGoesTakesItsUsersFromAnExternalServer(t *testing.T) {
+	b, server := externalBench(t)
+	b.reconcile()
+	a := b.application("billing")
+	a.program()
+	run(t, server, "ACL", "SETUSER", "lk-people", "on", ">x")
+	gone := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b.instance)}
+	if err := environment.Admin.Delete(t.Context(), b.instance); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if result, err := b.controller.Reconcile(t.Context(), gone); err != nil || result != (reconcile.Result{}) {
+			t.Errorf("result %v, %v", result, err)
+		}
+	}
+	users, err := server.Admin(t).Do(t.Context(), "ACL", "USERS").StringSlice()
+	if err != nil || slices.Contains(users, a.tenant().Username) || !slices.Contains(users, "lk-people") {
+		t.Errorf("users are %v, %v", users, err)
 	}
 }
 
