@@ -30,6 +30,8 @@ type Client struct {
 	log     *slog.Logger
 	queues  queues
 	cleanup cleanup
+	// renewals is for the handles of Do.
+	renewals renewals
 
 	mu      sync.Mutex
 	held    map[*Handle]struct{}
@@ -67,6 +69,7 @@ func New(d driver.Driver, prefix string, options *Options) (*Client, error) {
 	}
 	c.queues.init()
 	c.cleanup.init(c)
+	c.renewals.init(c)
 	return c, nil
 }
 
@@ -121,12 +124,12 @@ func (c *Client) Fail(cause error) {
 	}
 }
 
-// Close makes every later call return ErrClosed and waits, until ctx ends, for releases that are under way in the
+// Close makes every later call return ErrClosed and waits, until ctx ends, for releases and renewals that are under way in the
 // background. It does not release handles that are still held, since the work under them may still run: release them first. If any is
 // left, Close says so, and they end by their TTL.
 func (c *Client) Close(ctx context.Context) error {
 	held := c.fail(ErrClosed)
-	err := c.cleanup.close(ctx)
+	err := errors.Join(c.renewals.close(ctx), c.cleanup.close(ctx))
 	if len(held) > 0 {
 		err = errors.Join(err, fmt.Errorf("lock: closed with %d handles held; they end by their TTL", len(held)))
 	}

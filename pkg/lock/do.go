@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -45,60 +44,13 @@ func (c *Client) Do(ctx context.Context, key string, fn func(ctx context.Context
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 
-	renewed := make(chan struct{})
-	stop := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		h.keep(stop, o.MaxHold)
-	}()
+	c.renewals.keep(h, o.MaxHold)
 	defer func() {
-		close(stop)
-		<-renewed
+		c.renewals.drop(h)
 		releaseErr := h.Release(ctx)
 		if errors.Is(releaseErr, ErrLost) {
 			err = errors.Join(err, releaseErr)
 		}
 	}()
 	return fn(workCtx, h)
-}
-
-// keep renews the handle at a third of its TTL until stop, its end, or maxHold.
-func (h *Handle) keep(stop <-chan struct{}, maxHold time.Duration) {
-	c := h.client
-	end := h.sent.Add(maxHold)
-	pause := renewPause(h.TTL(), nil)
-	for {
-		left := end.Sub(c.clock.Now())
-		if left <= 0 {
-			h.lose(LossMaxHold, fmt.Errorf("held for its maximum of %s", maxHold))
-			return
-		}
-		timer := c.clock.NewTimer(min(pause, left))
-		select {
-		case <-timer.C():
-		case <-stop:
-			timer.Stop()
-			return
-		case <-h.ctx.Done():
-			timer.Stop()
-			return
-		}
-		if c.clock.Now() >= end {
-			continue
-		}
-		err := h.Renew(h.ctx, 0)
-		if err != nil {
-			c.log.DebugContext(h.ctx, "renewal of a lock failed", "key", h.key, "remaining", h.Remaining(), "error", err)
-		}
-		pause = renewPause(h.TTL(), err)
-	}
-}
-
-// renewPause is the time to the next renewal: a third of the TTL, or a twelfth after a failure, jittered by a tenth.
-func renewPause(ttl time.Duration, err error) time.Duration {
-	pause := ttl / 3
-	if err != nil {
-		pause = ttl / 12
-	}
-	return pause - pause/20 + rand.N(pause/10+1)
 }

@@ -229,27 +229,51 @@ func (h *Handle) Err() error {
 func (h *Handle) Renew(ctx context.Context, ttl time.Duration) error {
 	h.renewing.Lock()
 	defer h.renewing.Unlock()
-	c := h.client
-	ttl, err := resolveTTL(ttl, h.TTL(), c.options.MaxTTL, c.limits)
+	a, err := h.prepare(ttl)
 	if err != nil {
 		return err
 	}
-	sent := c.clock.Now()
-	if err := h.shorten(deadline(sent, ttl)); err != nil {
-		return err
-	}
-	// A quarter of the TTL leaves room for more attempts before the deadline.
-	attemptCtx, cancel := context.WithTimeout(ctx, min(c.options.AttemptTimeout, max(ttl/4, MinTTL/2)))
+	c := h.client
+	attemptCtx, cancel := context.WithTimeout(ctx, min(c.options.AttemptTimeout, a.limit()))
 	defer cancel()
-	renewal, err := c.driver.Renew(attemptCtx, driver.RenewRequest{Key: c.qualify(h.key), ID: h.id, TTL: ttl})
+	renewal, err := c.driver.Renew(attemptCtx, a.request(h))
+	return h.settle(a, renewal, tellContexts(ctx, "renew", err))
+}
+
+// attempt is a renewal that is about to be sent.
+type attempt struct {
+	sent clock.Instant
+	ttl  time.Duration
+}
+
+// limit is the time for an answer: a quarter of the TTL leaves room for more attempts before the deadline.
+func (a attempt) limit() time.Duration { return max(a.ttl/4, MinTTL/2) }
+
+func (a attempt) request(h *Handle) driver.RenewRequest {
+	return driver.RenewRequest{Key: h.client.qualify(h.key), ID: h.id, TTL: a.ttl}
+}
+
+// prepare is what comes before a renewal is sent; h.renewing is held.
+func (h *Handle) prepare(ttl time.Duration) (attempt, error) {
+	c := h.client
+	ttl, err := resolveTTL(ttl, h.TTL(), c.options.MaxTTL, c.limits)
+	if err != nil {
+		return attempt{}, err
+	}
+	a := attempt{sent: c.clock.Now(), ttl: ttl}
+	return a, h.shorten(deadline(a.sent, ttl))
+}
+
+// settle is what comes after a renewal was answered, or not.
+func (h *Handle) settle(a attempt, renewal driver.Renewal, err error) error {
 	switch {
 	case errors.Is(err, driver.ErrNotHolder), errors.Is(err, driver.ErrForeign):
 		h.lose(LossNotHolder, err)
 		return h.Err()
 	case err != nil:
-		return tellContexts(ctx, "renew", err)
+		return err
 	}
-	return h.extend(sent, max(ttl, renewal.TTL))
+	return h.extend(a.sent, max(a.ttl, renewal.TTL))
 }
 
 // shorten moves the deadline forward to before, if that is earlier, and reports how a handle that is over ended.

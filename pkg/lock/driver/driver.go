@@ -124,6 +124,20 @@ type Limits struct {
 	Granularity time.Duration
 }
 
+// RenewOutcome is what came of one renewal of several: one of both fields is set.
+type RenewOutcome struct {
+	Renewal Renewal
+	Err     error
+}
+
+// BatchRenewer is implemented by drivers that can send many renewals at once for the price of one request.
+type BatchRenewer interface {
+	// RenewBatch sends the renewals together, and returns the outcome of each in the order of the requests. Each is what Renew would return: one
+	// that failed says nothing about the others. There may be one request, or several for one prefix, and no two with one ID. ctx bounds all of
+	// them.
+	RenewBatch(ctx context.Context, reqs []RenewRequest) []RenewOutcome
+}
+
 // PassRequest asks to give a held key to another acquisition.
 type PassRequest struct {
 	// From is the id of the acquisition that holds the key now.

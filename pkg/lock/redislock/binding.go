@@ -23,6 +23,9 @@ import (
 // FromBinding makes a driver with a client of its own for the server that the binding names. It does not connect: a server that is down shows at the
 // first request. Access, MaxTTL and Operated are the binding's. Use the binding's Prefix with lock.New.
 //
+// The driver has up to 16 connections for requests, 4 for renewals, so that locks that are held are renewed however many goroutines ask for
+// others, and one for notifications. They are made when they are needed, and closed after 5 minutes without use.
+//
 // Rotated passwords and certificates are used from the next connection on, when Options.Reload or Update tell of them; connections that
 // are open stay, since the server keeps them.
 func FromBinding(b *binding.Binding, opts *Options) (*Driver, error) {
@@ -65,8 +68,26 @@ type source struct {
 	changed error
 }
 
+const (
+	// poolSize is the number of requests that are under way at a time; further ones wait for a connection. go-redis's default grows with the
+	// CPUs, and is ten in a small pod; a lock request takes little of a CPU, and servers that write each one to disk serve 16 at
+	// about the speed of one.
+	poolSize = 16
+	// renewalPoolSize is the number of renewal batches, beside the others. Renewals go over pipelines, which have connections of their own (by
+	// default ten), so that they do not wait behind the acquires of a busy application. Unused ones cost nothing.
+	renewalPoolSize = 4
+)
+
 // clientOptions are those of a client that sends every request once: an acquire whose answer was lost must not be sent again. A tenant has the right to
-// nothing beside the handshake and the lock protocol.
+// nothing beside the handshake and the lock protocol. What differs from go-redis's defaults (v9.23):
+//
+//   - MaxRetries -1 (3) and DialerRetries 1 (5): the lock client decides what is sent again, and knows for how long.
+//   - PoolSize and PipelinePoolSize: see the constants.
+//   - DialTimeout, ReadTimeout, WriteTimeout and PoolTimeout are Options.AttemptTimeout (5 s, 5 s, 5 s and 6 s), the bound of a whole request: each part
+//     may use up what is left of it. ContextTimeoutEnabled (off) makes connections heed the end of the request.
+//   - ConnMaxIdleTime 5 min (30 min): load balancers and NAT drop idle connections in silence after 5 to 10 minutes. ConnMaxLifetime stays none: the
+//     server keeps a connection over a rotation.
+//   - Protocol 2 (3), no CLIENT SETINFO and no maintenance notifications: what tenants have no right to, and the lock protocol no use for.
 func (s *source) clientOptions() *redis.Options {
 	return &redis.Options{
 		Addr:                       s.opened.Redis.Address(),
@@ -78,10 +99,11 @@ func (s *source) clientOptions() *redis.Options {
 		DialTimeout:                s.timeout,
 		ReadTimeout:                s.timeout,
 		WriteTimeout:               s.timeout,
+		PoolSize:                   poolSize,
 		PoolTimeout:                s.timeout,
+		PipelinePoolSize:           renewalPoolSize,
 		ContextTimeoutEnabled:      true,
 		ConnMaxIdleTime:            5 * time.Minute,
-		PipelinePoolSize:           -1,
 		DisableIdentity:            true,
 		MaintNotificationsConfig:   &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

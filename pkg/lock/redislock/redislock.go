@@ -36,9 +36,10 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver = (*Driver)(nil)
-	_ driver.Waiter = (*Driver)(nil)
-	_ driver.Passer = (*Driver)(nil)
+	_ driver.Driver       = (*Driver)(nil)
+	_ driver.Waiter       = (*Driver)(nil)
+	_ driver.Passer       = (*Driver)(nil)
+	_ driver.BatchRenewer = (*Driver)(nil)
 )
 
 // New makes a driver on the application's own client, which stays the application's to close. A request is sent once,
@@ -106,23 +107,6 @@ func (d *Driver) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant
 		return driver.Grant{Token: got.holder.Token, TTL: to.TTL}, nil
 	}
 	return driver.Grant{}, fmt.Errorf("%s of lock %q: %w", op.name, to.Key.Name, driver.ErrNotHolder)
-}
-
-// Renew sets the time that is left: see driver.Driver.
-func (d *Driver) Renew(ctx context.Context, req driver.RenewRequest) (driver.Renewal, error) {
-	op := d.operations.renew
-	if err := d.check(op.name, req.ID, req.TTL); err != nil {
-		return driver.Renewal{}, err
-	}
-	m := &mark{id: req.ID}
-	reply, err := d.call(ctx, op, req.Key, min(d.options.AttemptTimeout, req.TTL/2), lockKeys(req.Key), m, m, req.TTL.Milliseconds())
-	if err != nil {
-		return driver.Renewal{}, err
-	}
-	if err := wasHolder(op.name, req.Key, reply); err != nil {
-		return driver.Renewal{}, err
-	}
-	return driver.Renewal{TTL: req.TTL}, nil
 }
 
 // Release frees the key and wakes waiters: see driver.Driver.

@@ -44,22 +44,37 @@ func newOperations(operated bool) operations {
 // run sends the request once; a script that the server does not have, and so did not run, is sent once more, in full, unless an operator decides
 // when it is loaded.
 func (o operation) run(ctx context.Context, client redis.UniversalClient, access binding.Access, operated bool, keys []string, args []any) (any, error) {
+	cmd := o.command(ctx, access, keys, args)
+	_ = client.Process(ctx, cmd)
+	reply, err := cmd.Result()
+	if access == binding.AccessScripts && !operated && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return o.sendSource(ctx, client, keys, args, err)
+	}
+	return reply, err
+}
+
+// command calls the function, or the script by its name.
+func (o operation) command(ctx context.Context, access binding.Access, keys []string, args []any) command {
 	switch {
 	case access == binding.AccessFunctions && o.readOnly:
-		return send(ctx, client, "fcall_ro", o.function, keys, args)
+		return newCommand(ctx, "fcall_ro", o.function, keys, args)
 	case access == binding.AccessFunctions:
-		return send(ctx, client, "fcall", o.function, keys, args)
+		return newCommand(ctx, "fcall", o.function, keys, args)
+	default:
+		return newCommand(ctx, "evalsha", o.script.SHA1, keys, args)
 	}
-	reply, err := send(ctx, client, "evalsha", o.script.SHA1, keys, args)
-	if operated || !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return reply, err
-	}
-	reply, full := send(ctx, client, "eval", o.script.Source, keys, args)
-	if redis.HasErrorPrefix(full, "NOPERM") {
+}
+
+// sendSource sends a script in full that the server has said it does not have.
+func (o operation) sendSource(ctx context.Context, client redis.UniversalClient, keys []string, args []any, missing error) (any, error) {
+	cmd := newCommand(ctx, "eval", o.script.Source, keys, args)
+	_ = client.Process(ctx, cmd)
+	reply, err := cmd.Result()
+	if redis.HasErrorPrefix(err, "NOPERM") {
 		// A user who may run only what the operator has loaded waits until it is loaded again.
-		return nil, err
+		return nil, missing
 	}
-	return reply, full
+	return reply, err
 }
 
 // command is one that the client does not send again by itself, whatever its MaxRetries: an acquire whose answer was lost may have been
@@ -75,7 +90,7 @@ func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd)
 // firstKey is the place of the first key, which tells a client of a cluster where to send the request.
 const firstKey = 3
 
-func send(ctx context.Context, client redis.UniversalClient, name, code string, keys []string, args []any) (any, error) {
+func newCommand(ctx context.Context, name, code string, keys []string, args []any) command {
 	words := make([]any, 0, firstKey+len(keys)+len(args))
 	words = append(words, name, code, len(keys))
 	for _, key := range keys {
@@ -85,8 +100,7 @@ func send(ctx context.Context, client redis.UniversalClient, name, code string, 
 	cmd.SetFirstKeyPos(firstKey)
 	// A client of a cluster asks the server for what it is not told here, which takes a round trip, and a right that a tenant lacks.
 	cmd.SetStepCount(1)
-	_ = client.Process(ctx, cmd)
-	return cmd.Result()
+	return cmd
 }
 
 // mark is the acquisition id as an argument of a request. The client asks for its bytes when it writes the request, so the mark knows
@@ -132,45 +146,72 @@ type answer struct {
 	err   error
 }
 
-// call runs an operation for at most limit and at most as long as ctx. The request runs in a goroutine of its own, since the client
-// does not hear of a cancelled context while it reads.
+// call runs an operation for at most limit and at most as long as ctx.
 func (d *Driver) call(ctx context.Context, o operation, key driver.Key, limit time.Duration, keys []string, m *mark, args ...any) (any, error) {
+	if err := d.refuse(ctx, o, key); err != nil {
+		return nil, err
+	}
+	a, gone := await(ctx, d, limit, func(attempt context.Context) answer {
+		reply, err := o.run(attempt, d.client, d.access(), d.options.Operated, keys, args)
+		return answer{reply, err}
+	}, func() { m.abandon() })
+	if gone != nil {
+		return nil, gone.outcome(ctx, o, key, m)
+	}
+	return finish(o, key, m, a)
+}
+
+// refuse tells what need not be sent.
+func (d *Driver) refuse(ctx context.Context, o operation, key driver.Key) error {
 	if ctx.Err() != nil {
-		return nil, ended(ctx, o.name, driver.ErrUnavailable)
+		return ended(ctx, o.name, driver.ErrUnavailable)
 	}
 	if err := d.changed(); err != nil {
-		return nil, explain(o.name, key.Name, false, err)
+		return explain(o.name, key.Name, false, err)
 	}
+	return nil
+}
+
+// gone says why nobody waits for an answer any more: the driver is closed, or the time of the attempt is up, or the caller has gone.
+type gone struct{ err error }
+
+// await runs requests for at most limit and at most as long as ctx. They run in a goroutine of their own, since the client does not hear of a
+// cancelled context while it reads. Once abandon has been called, nothing more of them may be written.
+func await[T any](ctx context.Context, d *Driver, limit time.Duration, request func(attempt context.Context) T, abandon func()) (answer T, why *gone) {
 	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	answers := make(chan answer, 1)
-	started := d.start(func() {
-		reply, err := o.run(attempt, d.client, d.access(), d.options.Operated, keys, args)
-		answers <- answer{reply, err}
-	})
-	if !started {
-		return nil, &driver.StoreError{Outcome: driver.ErrUnavailable, Op: o.name, Reason: ReasonClosed, Err: redis.ErrClosed}
+	answers := make(chan T, 1)
+	if !d.start(func() { answers <- request(attempt) }) {
+		return answer, &gone{redis.ErrClosed}
 	}
 	select {
-	case a := <-answers:
-		return finish(o, key, m, a)
+	case answer = <-answers:
+		return answer, nil
 	case <-ctx.Done():
 	case <-attempt.Done():
 	}
-	wasWritten := m.abandon()
+	abandon()
 	select {
-	case a := <-answers:
-		return finish(o, key, m, a)
+	case answer = <-answers:
+		return answer, nil
 	default:
+		return answer, &gone{attempt.Err()}
 	}
-	if ctx.Err() != nil {
-		outcome := driver.ErrUnavailable
-		if wasWritten && !o.readOnly {
-			outcome = driver.ErrUnknown
-		}
-		return nil, ended(ctx, o.name, outcome)
+}
+
+// outcome is that of one of the requests.
+func (g *gone) outcome(ctx context.Context, o operation, key driver.Key, m *mark) error {
+	applied := m.wasWritten() && !o.readOnly
+	switch {
+	case errors.Is(g.err, redis.ErrClosed):
+		return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: o.name, Reason: ReasonClosed, Err: redis.ErrClosed}
+	case ctx.Err() == nil:
+		return explain(o.name, key.Name, applied, g.err)
+	case applied:
+		return ended(ctx, o.name, driver.ErrUnknown)
+	default:
+		return ended(ctx, o.name, driver.ErrUnavailable)
 	}
-	return nil, explain(o.name, key.Name, wasWritten && !o.readOnly, attempt.Err())
 }
 
 func finish(o operation, key driver.Key, m *mark, a answer) (any, error) {
