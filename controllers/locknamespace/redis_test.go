@@ -90,13 +90,29 @@ func TestWithoutAnInstanceRefTheDefaultIsUsed(t *testing.T) {
 	a := b.application(b.namespace, "billing")
 	a.reconcile()
 	a.wantReady()
-	b.restart(client.ObjectKey{})
-	a.reconcile()
-	a.wantReady()
-	if a.object.Status.Backend != v1alpha1.BackendRedis {
-		t.Error("it moved when the default went")
+	// It stays when the default goes, and when it becomes another.
+	second := &v1alpha1.RedisInstance{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "second"}, Spec: *instance.Spec.DeepCopy()}
+	environment.Create(t, second)
+	for _, name := range []string{"", "second", "nothing"} {
+		key := client.ObjectKey{}
+		if name != "" {
+			key = client.ObjectKey{Namespace: b.namespace, Name: name}
+		}
+		b.restart(key)
+		a.reconcile()
+		a.wantReady()
+		if ref := a.object.Status.InstanceRef; ref == nil || ref.UID != string(instance.UID) {
+			t.Errorf("with the default %q it moved to %v", name, ref)
+		}
+		a.wantNoWrites()
 	}
-	a.wantNoWrites()
+	b.restart(client.ObjectKeyFromObject(second))
+	other := b.application(b.namespace, "other")
+	b.examine(second)
+	other.reconcile()
+	if ref := other.object.Status.InstanceRef; ref == nil || ref.UID != string(second.UID) {
+		t.Errorf("a new one is bound to %v, want the new default", ref)
+	}
 }
 
 func TestTwoTenantsOfOneServerCannotTouchEachOther(t *testing.T) {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -303,4 +305,29 @@ func TestRotationSurvivesACrashAtEveryPoint(t *testing.T) {
 			t.Logf("%s: %d points", name, points-1)
 		}
 	})
+}
+
+// Several are made at the same time, and the file that the server boots from has all of them.
+func TestManyUsersAtATimeAreAllInTheBootFile(t *testing.T) {
+	b := newBench(t)
+	instance, server := b.managed()
+	var all []*application
+	for n := range 6 {
+		all = append(all, b.application(b.namespace, fmt.Sprintf("app-%d", n), on(instance)))
+	}
+	var running sync.WaitGroup
+	for _, a := range all {
+		running.Go(func() {
+			if _, err := b.controller.Reconcile(b.ctx, a.object.DeepCopy()); err != nil && !apierrors.IsConflict(err) {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	for _, a := range all {
+		a.reconcile() // After a conflict it is tried again.
+		a.wantReady()
+		r := &rotating{a, server, true}
+		r.wantOnly(a.object.Name, r.password())
+	}
 }
