@@ -28,8 +28,8 @@
 // # Cluster and Sentinel
 //
 // New takes any redis.UniversalClient. A client of a Redis Cluster needs redisproto.ClusterRules beside redisproto.TenantRules, and with functions the
-// library on every primary. A lock namespace lies in one slot. While its slot moves to another node, and its keys lie on two, renewals and acquires fail with
-// ReasonCluster or ReasonNoEpoch and may be tried again; nothing is granted twice. The node that takes over is armed on its own.
+// library on every primary. A lock namespace lies in one slot. While its slot moves to another node, and its keys lie on two, acquires fail with ReasonCluster,
+// and renewals with that or ReasonNoEpoch, and may be tried again; nothing is granted twice. The node that takes over is armed on its own.
 //
 // A client that asks Sentinel for the primary follows a failover with the next connection. A replica may lack the last grants, so with functions give
 // the epoch record no leave to self-arm (redisproto.Epoch.SelfArm) where there is a replica: what is promoted then grants nothing until somebody has waited out the longest

@@ -33,7 +33,7 @@ func startTenants(t *testing.T, access binding.Access, config ...string) (server
 	return server, server.Client(t, "ours", "pw-ours"), server.Client(t, "theirs", "pw-theirs")
 }
 
-func driverOn(t *testing.T, client *redis.Client, access binding.Access) *redislock.Driver {
+func driverOn(t *testing.T, client redis.UniversalClient, access binding.Access) *redislock.Driver {
 	t.Helper()
 	d, err := redislock.New(client, &redislock.Options{Access: access})
 	if err != nil {

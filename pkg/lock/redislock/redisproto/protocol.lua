@@ -72,7 +72,22 @@ local function grant(keys, from, id, raw_ttl, owner, check)
   if #id ~= ID_LENGTH or string.find(id, '[^0-9a-f]') then
     return fail('BADID', 'the acquisition id is 32 lower-case hexadecimal digits')
   end
+  local record, foreign = read_record(keys[1])
+  if foreign then
+    return foreign
+  end
+  local left = record and redis.call('PTTL', keys[1])
+  if record and left < 0 then
+    return fail('FOREIGN', 'the record of the lock never runs out')
+  end
   local epoch, max_ttl, self_arm = read_epoch(prefix)
+  if record and not epoch then
+    -- A cluster moves the slot and this key has not followed, or somebody has deleted it. Nothing may make another one meanwhile.
+    if from then
+      return fail('NOEPOCH', 'the lock namespace has no epoch record')
+    end
+    return {0, left, record}
+  end
   local refused
   epoch, max_ttl, refused = check(prefix, epoch, max_ttl, self_arm)
   if refused then
@@ -82,19 +97,10 @@ local function grant(keys, from, id, raw_ttl, owner, check)
   if bad_ttl then
     return bad_ttl
   end
-  local record, foreign = read_record(keys[1])
-  if foreign then
-    return foreign
+  if record and not (from and holds(record, from)) then
+    return {0, left, record}
   end
-  if record then
-    local left = redis.call('PTTL', keys[1])
-    if left < 0 then
-      return fail('FOREIGN', 'the record of the lock never runs out')
-    end
-    if not from or not holds(record, from) then
-      return {0, left, record}
-    end
-  elseif from then
+  if from and not record then
     return {}
   end
   local sequence = redis.call('INCR', keys[2])
