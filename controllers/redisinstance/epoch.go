@@ -31,7 +31,7 @@ type found struct {
 	// armed is the epoch that the server's memory has; zero after a restart or a reload of the library.
 	armed uint64
 	runID string
-	// selfArm: the server keeps every write that it acknowledged.
+	// selfArm: the server keeps every write that it acknowledged, and did when its record was written.
 	selfArm bool
 	// bound: LockNamespaces are bound to the server.
 	bound bool

@@ -93,7 +93,7 @@ func (c *Controller) programEpochs(ctx context.Context, instance *v1alpha1.Redis
 			return err
 		}
 	}
-	limit, grants := instance.Spec.Limits.MaxTTL.Duration, mayGrant(server, f.selfArm)
+	limit, grants := instance.Spec.Limits.MaxTTL.Duration, mayGrant(server, observed.selfArm)
 	if err := carryOut(ctx, admin, p, records(p, grants, limit, tenants, epochs), limit, grants); err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 			return found{}, nil, err //nolint:wrapcheck // As above.
 		}
 	}
-	f := found{epoch: epochs[whole].Number, armed: armed[whole], runID: server.RunID, selfArm: selfArm}
+	f := found{epoch: epochs[whole].Number, armed: armed[whole], runID: server.RunID, selfArm: keptAll(selfArm, epochs[whole])}
 	for _, epoch := range epochs {
 		f.highest = max(f.highest, epoch.Number)
 	}
@@ -267,6 +267,12 @@ func examine(ctx context.Context, client *redisadmin.Client, server redisadmin.S
 		}
 	}
 	return f, epochs, nil
+}
+
+// keptAll reports whether a server that has restarted has every write that was acknowledged: it would keep them now, and the record says that it was
+// so before. A replica that was promoted would, too, and lacks what its primary acknowledged last.
+func keptAll(selfArm bool, record redisproto.Epoch) bool {
+	return selfArm && record.SelfArm
 }
 
 // records are the epoch records that the plan asks for. A record that is to be made for the first time is left to the one who makes the user.

@@ -225,7 +225,7 @@ func programEpoch(ctx context.Context, server *redisadmin.Client, found redisadm
 	}
 	record, exists := epochs[tenant.Prefix]
 	switch {
-	case epochs[whole].Number < uint64(instance.Status.Epoch), !selfArm && found.RunID != instance.Status.RunID:
+	case epochs[whole].Number < uint64(instance.Status.Epoch), !keptAll(selfArm, epochs[whole]) && found.RunID != instance.Status.RunID:
 		return errors.New("the server has restarted or lost its data, and is not examined yet")
 	case record.Number > epochs[whole].Number:
 		// As in a quarantine that the status, which may be an old one, does not tell of yet.

@@ -24,6 +24,8 @@ type Server struct {
 	RunID string
 	// Primary is false for a replica, which accepts no writes.
 	Primary bool
+	// Promoted is true for a primary that was a replica earlier in this run: it may lack what the primary before it acknowledged last.
+	Promoted bool
 	// Cluster is true when the server runs in cluster mode.
 	Cluster bool
 	// Replicas are the connected ones, any of which may be promoted without having every write.
@@ -63,7 +65,7 @@ func (s Server) Durable() bool {
 // SelfArm says that the server may grant locks after a restart without the operator: it kept every acknowledged write, and nobody else can
 // be promoted in its place.
 func (s Server) SelfArm() bool {
-	return s.Durable() && s.Primary && s.Replicas == 0 && !s.Cluster && s.DefaultUser.Known && !s.DefaultUser.Restricted
+	return s.Durable() && s.Primary && !s.Promoted && s.Replicas == 0 && !s.Cluster && s.DefaultUser.Known && !s.DefaultUser.Restricted
 }
 
 // Probe looks what the server is. A managed service that hides its settings or users is not an error.
@@ -115,6 +117,8 @@ func parseInfo(text string) Server {
 	}
 	server.RunID = fields["run_id"]
 	server.Primary = fields["role"] == "master"
+	// A replica that is promoted keeps the identity of the stream that it followed as a second one; else that is all zeros.
+	server.Promoted = server.Primary && strings.Trim(fields["master_replid2"], "0") != ""
 	server.Cluster = fields["cluster_enabled"] == "1"
 	server.Replicas, _ = strconv.Atoi(fields["connected_slaves"])
 	server.UsedMemory, _ = strconv.ParseUint(fields["used_memory"], 10, 64)

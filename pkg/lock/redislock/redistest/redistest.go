@@ -218,22 +218,6 @@ func (s *Server) Freeze(t testing.TB) (thaw func()) {
 	return thaw
 }
 
-// RemoveData deletes what a server that does not run had written: a lost volume.
-func (s *Server) RemoveData(t testing.TB) {
-	t.Helper()
-	for _, pattern := range []string{"appendonlydir", "appendonly.aof*", "*.rdb"} {
-		paths, err := filepath.Glob(filepath.Join(s.dir, pattern))
-		if err != nil {
-			t.Fatalf("redistest: %v", err)
-		}
-		for _, path := range paths {
-			if err := os.RemoveAll(path); err != nil {
-				t.Fatalf("redistest: %v", err)
-			}
-		}
-	}
-}
-
 // Admin is a client with every right, closed with the test.
 func (s *Server) Admin(t testing.TB) *redis.Client {
 	t.Helper()
