@@ -4,6 +4,7 @@
 package redislock
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,7 +29,8 @@ import (
 // others, and one for notifications. They are made when they are needed, and closed after 5 minutes without use.
 //
 // Rotated passwords and certificates are used from the next connection on, when Options.Reload or Update tell of them; connections that
-// are open stay, since the server keeps them.
+// are open stay, since the server keeps them. A connection that is refused for its password, or does not trust the server's certificate, is tried
+// once more with the binding as it is then, within the time of the request.
 func FromBinding(b *binding.Binding, opts *Options) (*Driver, error) {
 	if b.Type != binding.TypeRedis {
 		return nil, fmt.Errorf("redislock: the %s is not one of a Redis server", b)
@@ -156,6 +159,12 @@ func (s *source) credentials(context.Context) (username, password string, err er
 	return s.current.Redis.Username, s.current.Redis.Password, s.changed
 }
 
+// rotated reports whether a request was refused for a password that may have been replaced since the binding was read: it is worth one more try,
+// for which the connection reads the binding again. Nothing was applied.
+func (d *Driver) rotated(err error) bool {
+	return d.source != nil && (redis.HasErrorPrefix(err, "WRONGPASS") || redis.HasErrorPrefix(err, "NOAUTH"))
+}
+
 func (s *source) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	b, err := s.latest()
 	if err != nil {
@@ -163,6 +172,19 @@ func (s *source) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	conn, err := connect(ctx, b)
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); !untrusted {
+		return conn, err
+	}
+	// The server's certificate may have been replaced since the binding was read.
+	now, latestErr := s.latest()
+	if latestErr != nil || bytes.Equal(now.Redis.CA, b.Redis.CA) {
+		return nil, err
+	}
+	return connect(ctx, now)
+}
+
+func connect(ctx context.Context, b *binding.Binding) (net.Conn, error) {
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	conn, err := dialer.DialContext(ctx, "tcp", b.Redis.Address())
 	if err != nil || !b.Redis.TLS {
@@ -177,8 +199,23 @@ func (s *source) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("TLS handshake with %s: %w", b.Redis.Address(), err)
 	}
-	return secured, nil
+	raw, ok := conn.(syscall.Conn)
+	if !ok {
+		return secured, nil
+	}
+	return watchedConn{secured, raw}, nil
 }
+
+// watchedConn is a connection with TLS whose socket the pool can look at before it uses the connection again, as it does in the clear: one that the
+// server has ended since costs a new connection, and not a request of which nobody knows whether it was applied. go-redis leaves TLS
+// connections unchecked since they may have records of the protocol's third version to read; this client speaks the second.
+type watchedConn struct {
+	*tls.Conn
+	raw syscall.Conn
+}
+
+// SyscallConn implements syscall.Conn.
+func (c watchedConn) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
 
 func tlsConfig(r *binding.Redis) (*tls.Config, error) {
 	config := &tls.Config{ServerName: r.Host, MinVersion: tls.VersionTLS12}

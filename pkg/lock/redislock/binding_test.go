@@ -221,24 +221,41 @@ func (a authority) writeServer(t *testing.T, dir string) (certificate, key strin
 	return certificate, key
 }
 
-func TestTLS(t *testing.T) {
-	trusted, stranger := newAuthority(t), newAuthority(t)
-	certificate, key := trusted.writeServer(t, t.TempDir())
+// startSecure starts a server with TLS on a second port, for the tenant, and returns how to give it a certificate of an authority.
+func startSecure(t *testing.T) (server *secureServer, serve func(authority)) {
+	t.Helper()
+	dir := t.TempDir()
+	certificate, key := newAuthority(t).writeServer(t, dir)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure := listener.Addr().String()
+	server = &secureServer{secure: listener.Addr().String()}
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server := redistest.Start(t, &redistest.Options{
+	server.Server = redistest.Start(t, &redistest.Options{
 		Config: []string{
 			"tls-port " + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port), "tls-cert-file " + certificate, "tls-key-file " + key, "tls-auth-clients no",
 		},
 		Users: []redisproto.User{tenantUser(prefix, binding.AccessFunctions)},
 	})
 	server.Prepare(t, prefix, epoch)
+	admin := server.Admin(t)
+	return server, func(a authority) {
+		a.writeServer(t, dir)
+		// Setting both at once reads the files anew.
+		if err := admin.Do(t.Context(), "config", "set", "tls-cert-file", certificate, "tls-key-file", key).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTLS(t *testing.T) {
+	trusted, stranger := newAuthority(t), newAuthority(t)
+	server, serve := startSecure(t)
+	secure := server.secure
+	serve(trusted)
 	withCA := func(address string, ca []byte) *binding.Binding {
 		b := tenantBinding(t, address, binding.AccessFunctions)
 		b.Redis.TLS, b.Redis.CA = true, ca

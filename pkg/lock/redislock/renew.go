@@ -78,6 +78,14 @@ func (r *renewal) decode(o operation, a answer) driver.RenewOutcome {
 
 // renew sends the requests and reads the answers, one for each.
 func (d *Driver) renew(ctx context.Context, batch []*renewal) []answer {
+	answers := d.pipeline(ctx, batch)
+	if d.rotated(answers[0].err) {
+		answers = d.pipeline(ctx, batch)
+	}
+	return answers
+}
+
+func (d *Driver) pipeline(ctx context.Context, batch []*renewal) []answer {
 	o, access := d.operations.renew, d.access()
 	pipeline := d.client.Pipeline()
 	commands := make([]command, len(batch))

@@ -153,6 +153,9 @@ func (d *Driver) call(ctx context.Context, o operation, key driver.Key, limit ti
 	}
 	a, gone := await(ctx, d, limit, func(attempt context.Context) answer {
 		reply, err := o.run(attempt, d.client, d.access(), d.options.Operated, keys, args)
+		if d.rotated(err) {
+			reply, err = o.run(attempt, d.client, d.access(), d.options.Operated, keys, args)
+		}
 		return answer{reply, err}
 	}, func() { m.abandon() })
 	if gone != nil {
