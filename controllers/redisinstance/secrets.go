@@ -68,6 +68,7 @@ func (s *servers) ensurePassword(ctx context.Context, instance *v1alpha1.RedisIn
 	if password := secret.Data[entryPassword]; len(password) > 0 && string(secret.Data[entryUsername]) == username {
 		return string(password), nil
 	}
+	before := secret.DeepCopy()
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
@@ -75,10 +76,15 @@ func (s *servers) ensurePassword(ctx context.Context, instance *v1alpha1.RedisIn
 	if len(secret.Data[entryPassword]) == 0 {
 		secret.Data[entryPassword] = []byte(redisadmin.NewPassword())
 	}
-	if err := s.client.Update(ctx, secret); err != nil {
-		return "", fmt.Errorf("update Secret %s: %w", name, err)
+	if err := s.client.Patch(ctx, secret, unchangedSince(before)); err != nil {
+		return "", fmt.Errorf("patch Secret %s: %w", name, err)
 	}
 	return string(secret.Data[entryPassword]), nil
+}
+
+// unchangedSince is a patch of what differs from before, which the API server refuses if somebody else wrote meanwhile.
+func unchangedSince(before *corev1.Secret) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
 // readBootUsers are the tenants' users in the ACL file that the pod of instance boots from.
@@ -112,9 +118,10 @@ func (s *servers) editBootFile(ctx context.Context, instance *v1alpha1.RedisInst
 			return fmt.Errorf("create Secret %s: %w", name, err)
 		}
 	case text != present:
+		before := secret.DeepCopy()
 		secret.Data = map[string][]byte{aclFile: []byte(text)}
-		if err := s.client.Update(ctx, secret); err != nil {
-			return fmt.Errorf("update Secret %s: %w", name, err)
+		if err := s.client.Patch(ctx, secret, unchangedSince(before)); err != nil {
+			return fmt.Errorf("patch Secret %s: %w", name, err)
 		}
 	}
 	return nil
