@@ -13,8 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lockstead/lockstead/api/v1alpha1"
 )
 
 // kubectl gives the path of the one that belongs to the API server of the tests.
@@ -30,24 +33,11 @@ func kubectl(t *testing.T) string {
 // kustomize gives the objects of config/default with components of config/components, built by the kustomize that is in kubectl.
 func kustomize(t *testing.T, components ...string) objects {
 	t.Helper()
-	config, err := filepath.Abs(root + "/config")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// kustomize wants relative paths, and resolves symbolic links before it follows them.
-	overlay, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	up, err := filepath.Rel(overlay, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kustomization := map[string]any{"resources": []string{up + "/default"}}
+	kustomization := map[string]any{"resources": []string{"lockstead/config/default"}}
 	if len(components) > 0 {
 		paths := make([]string, len(components))
 		for i, name := range components {
-			paths[i] = up + "/components/" + name
+			paths[i] = "lockstead/config/components/" + name
 		}
 		kustomization["components"] = paths
 	}
@@ -55,7 +45,27 @@ func kustomize(t *testing.T, components ...string) objects {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), content, 0o600); err != nil {
+	return build(t, string(content))
+}
+
+// build gives the objects of a kustomization that has a checkout of this repository beside it, in the folder lockstead.
+func build(t *testing.T, kustomization string) objects {
+	t.Helper()
+	repository, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// kustomize resolves symbolic links before it follows relative paths, so the folder is put in by its relative path.
+	overlay, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, err := filepath.Rel(overlay, repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := strings.ReplaceAll(kustomization, "- lockstead/", "- "+up+"/")
+	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var messages bytes.Buffer
@@ -63,7 +73,7 @@ func kustomize(t *testing.T, components ...string) objects {
 	command.Stderr = &messages
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("kubectl kustomize with components %q: %v\n%s", components, err, messages.String())
+		t.Fatalf("kubectl kustomize: %v\n%s\n%s", err, messages.String(), content)
 	}
 	return decode(t, string(output))
 }
@@ -230,6 +240,53 @@ func TestComparisonSeesDifferences(t *testing.T) {
 		if differ != 1 {
 			t.Errorf("%s: %d objects differ, want the Deployment", name, differ)
 		}
+	}
+}
+
+// The page about kustomize has examples that people copy.
+func TestKustomizeDocumentation(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(root + "/docs/install-with-kustomize.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, part := range strings.Split(string(page), "```yaml\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		blocks = append(blocks, block)
+	}
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks of YAML, want a kustomization, a RedisInstance and the patch for it", len(blocks))
+	}
+	var instance v1alpha1.RedisInstance
+	if err := yaml.UnmarshalStrict([]byte(blocks[1]), &instance); err != nil || instance.Kind != "RedisInstance" {
+		t.Errorf("the RedisInstance: %v\n%s", err, blocks[1])
+	}
+	all := build(t, blocks[0]+blocks[2])
+	for _, object := range all {
+		if namespace := object.GetNamespace(); namespace != "" && namespace != "locks" {
+			t.Errorf("%s %s is in namespace %s", object.GetKind(), object.GetName(), namespace)
+		}
+		subjects, _, err := unstructured.NestedSlice(object.Object, "subjects")
+		if err != nil {
+			t.Error(err)
+		}
+		for _, subject := range subjects {
+			if fields, _ := subject.(map[string]any); fields["namespace"] != "locks" {
+				t.Errorf("%s %s is for %v", object.GetKind(), object.GetName(), subject)
+			}
+		}
+	}
+	for kind, name := range map[string]string{"Namespace": "locks", "PodDisruptionBudget": "lockstead", "ServiceMonitor": "lockstead"} {
+		if all.find(kind, name) == nil {
+			t.Errorf("no %s %s", kind, name)
+		}
+	}
+	deployment := typed[appsv1.Deployment](t, all, "Deployment", "lockstead")
+	manager := deployment.Spec.Template.Spec.Containers[0]
+	if *deployment.Spec.Replicas != 2 || manager.Image != "registry.example.com/lockstead:0.1.0" ||
+		!slices.Contains(manager.Args, "--default-instance="+instance.Namespace+"/"+instance.Name) {
+		t.Errorf("%d replicas of %s with %q", *deployment.Spec.Replicas, manager.Image, manager.Args)
 	}
 }
 
