@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -71,51 +72,65 @@ type refusal struct {
 	// start is how the server's text begins.
 	start  string
 	reason string
-	// remedy is empty for what passes by itself, so that waiters ride it out.
 	remedy string
+	// lasting says that it does not pass by itself; waiters ride out what does.
+	lasting bool
 }
 
 const (
 	remedyConnect  = "check that the server runs and that this process may reach it: kubectl get redisinstances --all-namespaces"
 	remedyRights   = "check the ACL rules of the user: the operator programs them anew within minutes; without the operator give it redisproto.TenantRules"
 	remedyPassword = "mount the current binding Secret, or wait until the kubelet has brought the rotated one"
-	remedyLibrary  = "see the RedisInstance's conditions; without the operator load redisproto.Library, or use Options.Access = binding.AccessScripts"
-	remedyCluster  = "connect to the primary that serves the key, with a client for clusters"
-	remedyEpoch    = "the server lost its data, or the lock namespace was never prepared: see the conditions of the LockNamespace and its RedisInstance"
+	remedyNoUsers  = "the server has no such user and asks for no password: see the conditions of its RedisInstance, or connect without a password"
+	remedyLibrary  = "see the RedisInstance's conditions: the operator loads the library within minutes; without the operator load redisproto.Library, or use " +
+		"Options.Access = binding.AccessScripts"
+	remedyScripts = "the operator loads the scripts when the server may grant locks: see the RedisInstance's conditions; without the operator give the user the right to EVAL"
+	remedyCluster = "connect to the primary that serves the key, with a client for clusters"
+	remedySlots   = "the cluster is changing, or has lost nodes: see CLUSTER INFO if it lasts"
+	remedyEpoch   = "the server lost its data, or the lock namespace was never prepared: see the conditions of the LockNamespace and its RedisInstance"
+	remedyArming  = "the server may have lost locks, and the operator waits until the last of them has ended: see the condition LockSafe of the RedisInstance"
+	remedyReplica = "the primary has too few replicas, or a replica has lost its primary: see INFO replication"
+	remedyBusy    = "a script has run for longer than busy-reply-threshold: wait for it, or end it by SCRIPT KILL or FUNCTION KILL"
 )
 
 // refusals are tried in order.
 func refusals() []refusal {
+	const lasting, passing = true, false
 	return []refusal{
-		{redisproto.CodeNotArmed, ReasonNotArmed, ""},
-		{redisproto.CodeNoEpoch, ReasonNoEpoch, remedyEpoch},
-		{redisproto.CodeTTLTooLong, ReasonTTLTooLong, "ask for a shorter TTL, or raise spec.ttl.max of the LockNamespace"},
-		{redisproto.CodeBadTTL, ReasonBadRequest, "give a TTL in whole milliseconds"},
-		{redisproto.CodeBadID, ReasonBadRequest, "give an acquisition id of 32 hexadecimal digits"},
-		{redisproto.CodeBadKeys, ReasonBadRequest, "use a prefix of the form <root>:{<name>}:"},
-		{"NOAUTH", ReasonAuthentication, remedyPassword},
-		{"WRONGPASS", ReasonAuthentication, remedyPassword},
-		{"NOPERM", ReasonPermission, remedyRights},
+		{redisproto.CodeNotArmed, ReasonNotArmed, remedyArming, passing},
+		{redisproto.CodeNoEpoch, ReasonNoEpoch, remedyEpoch, lasting},
+		{redisproto.CodeTTLTooLong, ReasonTTLTooLong, "ask for a shorter TTL, or raise spec.ttl.max of the LockNamespace", lasting},
+		{redisproto.CodeBadTTL, ReasonBadRequest, "give a TTL in whole milliseconds", lasting},
+		{redisproto.CodeBadID, ReasonBadRequest, "give an acquisition id of 32 hexadecimal digits", lasting},
+		{redisproto.CodeBadKeys, ReasonBadRequest, "use a prefix of the form <root>:{<name>}:", lasting},
+		{"NOAUTH", ReasonAuthentication, remedyPassword, lasting},
+		{"WRONGPASS", ReasonAuthentication, remedyPassword, lasting},
+		// What servers say that have no users, before and since Redis 6.
+		{"ERR Client sent AUTH", ReasonAuthentication, remedyNoUsers, lasting},
+		{"ERR AUTH", ReasonAuthentication, remedyNoUsers, lasting},
+		{"DENIED", ReasonPermission, "the server is in protected mode: give it a user with a password, or switch protected-mode off", lasting},
+		{"NOPERM", ReasonPermission, remedyRights, lasting},
 		// What Redis says within functions and scripts, up to 7.0 and from 7.2 on.
-		{"ERR The user executing the script can't", ReasonPermission, remedyRights},
-		{"ERR ACL failure in script", ReasonPermission, remedyRights},
-		{"ERR Function not found", ReasonNoFunction, remedyLibrary},
-		{"ERR unknown command", ReasonNoFunction, remedyLibrary},
-		{"NOSCRIPT", ReasonNoScript, ""},
-		{"OOM", ReasonOOM, "raise the server's maxmemory, or remove other data from it"},
-		{"READONLY", ReasonReadOnly, "connect to the primary, not to a replica"},
-		{"NOREPLICAS", ReasonReadOnly, ""},
-		{"MASTERDOWN", ReasonReadOnly, ""},
-		{"LOADING", ReasonLoading, ""},
-		{"BUSY", ReasonBusy, ""},
-		{"MISCONF", ReasonPersistence, "see the server's log: it cannot write to its disk"},
-		{"MOVED", ReasonCluster, remedyCluster},
-		{"ASK", ReasonCluster, remedyCluster},
-		{"CLUSTERDOWN", ReasonCluster, ""},
-		{"TRYAGAIN", ReasonCluster, ""},
+		{"ERR The user executing the script can't", ReasonPermission, remedyRights, lasting},
+		{"ERR ACL failure in script", ReasonPermission, remedyRights, lasting},
+		{"ERR Function not found", ReasonNoFunction, remedyLibrary, lasting},
+		{"ERR unknown command", ReasonNoFunction, remedyLibrary, lasting},
+		{"NOSCRIPT", ReasonNoScript, remedyScripts, passing},
+		{"OOM", ReasonOOM, "raise the server's maxmemory, or remove other data from it", lasting},
+		{"READONLY", ReasonReadOnly, "connect to the primary, not to a replica", lasting},
+		{"NOREPLICAS", ReasonReadOnly, remedyReplica, passing},
+		{"MASTERDOWN", ReasonReadOnly, remedyReplica, passing},
+		{"LOADING", ReasonLoading, "the server is reading its data after a start: wait", passing},
+		{"BUSY", ReasonBusy, remedyBusy, passing},
+		{"MISCONF", ReasonPersistence, "see the server's log: it cannot write to its disk", lasting},
+		{"MOVED", ReasonCluster, remedyCluster, lasting},
+		{"ASK", ReasonCluster, remedyCluster, lasting},
+		{"CROSSSLOT", ReasonCluster, "use a prefix of the form <root>:{<name>}:, which keeps a lock namespace in one slot", lasting},
+		{"CLUSTERDOWN", ReasonCluster, remedySlots, passing},
+		{"TRYAGAIN", ReasonCluster, remedySlots, passing},
 		// The slot moves, and the epoch record is on the other node. It is read before anything is written.
-		{"ERR Script attempted to access a non local key", ReasonCluster, ""},
-		{"ERR max number of clients reached", ReasonTooManyClients, "raise the server's maxclients, or run fewer clients"},
+		{"ERR Script attempted to access a non local key", ReasonCluster, remedySlots, passing},
+		{"ERR max number of clients", ReasonTooManyClients, "raise the server's maxclients, or run fewer clients", lasting},
 	}
 }
 
@@ -124,10 +139,14 @@ func foreign(text string) bool {
 	return strings.HasPrefix(text, redisproto.CodeForeign) || strings.HasPrefix(text, "WRONGTYPE")
 }
 
+// insideScript is what a server before Redis 7 puts before the error of a command that a script called.
+var insideScript = regexp.MustCompile(`^ERR Error running script \(call to [^)]*\): (?:@[a-z_]+: ?\d+: )*-?`)
+
 // refused finds what the server's text means.
 func refused(text string) (refusal, bool) {
+	inner := insideScript.ReplaceAllString(text, "")
 	for _, r := range refusals() {
-		if strings.HasPrefix(text, r.start) {
+		if strings.HasPrefix(inner, r.start) || (inner != text && strings.HasPrefix("ERR "+inner, r.start)) {
 			return r, true
 		}
 	}
@@ -154,7 +173,7 @@ func explain(op, key string, written bool, err error) error {
 		}
 		fault.Reason = ReasonServerError
 		if r, known := refused(server.Error()); known {
-			fault.Outcome, fault.Reason, fault.Remedy, fault.Lasting = driver.ErrUnavailable, r.reason, r.remedy, r.remedy != ""
+			fault.Outcome, fault.Reason, fault.Remedy, fault.Lasting = driver.ErrUnavailable, r.reason, r.remedy, r.lasting
 		}
 	case errors.Is(err, redis.ErrClosed):
 		fault.Reason = ReasonClosed

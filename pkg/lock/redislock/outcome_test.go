@@ -53,6 +53,9 @@ func TestExplain(t *testing.T) {
 		"not armed":                        {said("LS_NOTARMED the lock namespace is not armed"), true, driver.ErrUnavailable, ReasonNotArmed, false},
 		"no epoch":                         {said("LS_NOEPOCH the lock namespace has no epoch record"), true, driver.ErrUnavailable, ReasonNoEpoch, true},
 		"TTL too long":                     {said("LS_TTLTOOLONG the longest TTL of this lock namespace is 1000 ms"), true, driver.ErrUnavailable, ReasonTTLTooLong, true},
+		"TTL with a fraction":              {said("LS_BADTTL the TTL is a whole number of milliseconds from 1 up"), true, driver.ErrUnavailable, ReasonBadRequest, true},
+		"an id that is none":               {said("LS_BADID the acquisition id is 32 lower-case hexadecimal digits"), true, driver.ErrUnavailable, ReasonBadRequest, true},
+		"keys of two lock namespaces":      {said("LS_BADKEYS the keys are <prefix>lock:<key> and <prefix>!seq"), true, driver.ErrUnavailable, ReasonBadRequest, true},
 		"no library":                       {said("ERR Function not found"), true, driver.ErrUnavailable, ReasonNoFunction, true},
 		"no functions":                     {said("ERR unknown command 'fcall', with args beginning with: "), true, driver.ErrUnavailable, ReasonNoFunction, true},
 		"script not loaded":                {said("NOSCRIPT No matching script. Please use EVAL."), true, driver.ErrUnavailable, ReasonNoScript, false},
@@ -64,6 +67,20 @@ func TestExplain(t *testing.T) {
 		"another node of a cluster":        {said("MOVED 866 10.0.0.1:6379"), true, driver.ErrUnavailable, ReasonCluster, true},
 		"cluster down":                     {said("CLUSTERDOWN Hash slot not served"), true, driver.ErrUnavailable, ReasonCluster, false},
 		"too many clients":                 {said("ERR max number of clients reached"), false, driver.ErrUnavailable, ReasonTooManyClients, true},
+		"replicas are missing":             {said("NOREPLICAS Not enough good replicas to write."), true, driver.ErrUnavailable, ReasonReadOnly, false},
+		"primary is missing":               {said("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."), true, driver.ErrUnavailable, ReasonReadOnly, false},
+		"slot on its way":                  {said("ASK 866 10.0.0.1:6379"), true, driver.ErrUnavailable, ReasonCluster, true},
+		"slot on two nodes":                {said("TRYAGAIN Multiple keys request during rehashing of slot"), true, driver.ErrUnavailable, ReasonCluster, false},
+		"keys of two slots":                {said("CROSSSLOT Keys in request don't hash to the same slot"), true, driver.ErrUnavailable, ReasonCluster, true},
+		"key of another node in a script":  {said("ERR Script attempted to access a non local key in a cluster node script: x"), true, driver.ErrUnavailable, ReasonCluster, false},
+		"too many clients in a cluster":    {said("ERR max number of clients + cluster connections reached"), false, driver.ErrUnavailable, ReasonTooManyClients, true},
+		"protected mode":                   {said("DENIED Redis is running in protected mode because protected mode is enabled"), false, driver.ErrUnavailable, ReasonPermission, true},
+		"no users, Redis 5":                {said("ERR Client sent AUTH, but no password is set"), false, driver.ErrUnavailable, ReasonAuthentication, true},
+		"no password is asked for":         {said("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"), false, driver.ErrUnavailable, ReasonAuthentication, true},
+		"memory full, Redis 6":             {said("ERR Error running script (call to f_0a1b): @user_script:79: @user_script: 79: -OOM command not allowed when used memory > 'maxmemory'."), true, driver.ErrUnavailable, ReasonOOM, true},
+		"replica, Redis 6":                 {said("ERR Error running script (call to f_0a1b): @user_script:79: @user_script: 79: -READONLY You can't write against a read only replica."), true, driver.ErrUnavailable, ReasonReadOnly, true},
+		"right inside, Redis 6":            {said("ERR Error running script (call to f_0a1b): @user_script:79: @user_script: 79: The user executing the script can't run this command or subcommand"), true, driver.ErrUnavailable, ReasonPermission, true},
+		"another fault, Redis 6":           {said("ERR Error running script (call to f_0a1b): @user_script:79: attempt to index a nil value"), true, driver.ErrUnknown, ReasonServerError, false},
 		"a proxy's own error":              {said("ERR upstream failure"), true, driver.ErrUnknown, ReasonServerError, false},
 		"a proxy's error before the write": {said("ERR upstream failure"), false, driver.ErrUnavailable, ReasonServerError, false},
 		"an empty answer":                  {redis.Nil, true, driver.ErrUnknown, ReasonMalformedReply, false},
@@ -78,12 +95,28 @@ func TestExplain(t *testing.T) {
 			if !errors.Is(fault.Outcome, tc.wantOutcome) || fault.Reason != tc.wantReason || fault.Lasting != tc.wantLasting || (fault.Lasting && fault.Remedy == "") {
 				t.Errorf("%s: got outcome %v, reason %q, lasting %t, remedy %q", name, fault.Outcome, fault.Reason, fault.Lasting, fault.Remedy)
 			}
+			if said, ok := errors.AsType[said](tc.err); ok && fault.Reason != ReasonServerError && fault.Remedy == "" {
+				t.Errorf("%s: no remedy for %q", name, said)
+			}
 			if errors.Is(got, context.DeadlineExceeded) || errors.Is(got, context.Canceled) {
 				t.Errorf("%s: %v looks like the end of the caller's context", name, got)
 			}
 			if !strings.Contains(got.Error(), tc.err.Error()) {
 				t.Errorf("%s: %q does not say what went wrong", name, got)
 			}
+		}
+	}
+}
+
+// Every text that is known is in the table above.
+func TestEveryRefusalIsTested(t *testing.T) {
+	raw, err := os.ReadFile("outcome_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range refusals() {
+		if !strings.Contains(string(raw), `said("`+r.start) {
+			t.Errorf("no case for %q", r.start)
 		}
 	}
 }
