@@ -8,6 +8,8 @@
 //	server.Prepare(t, prefix, redisproto.Epoch{Number: 1, SelfArm: true})
 //	client := server.Admin(t)
 //
+// StartCluster runs a Redis Cluster, and StartReplicated a primary with a replica and sentinels.
+//
 // It needs redis-server in the PATH, or another server's path in LOCKSTEAD_REDIS_SERVER. LOCKSTEAD_REDIS_SERVERS names several, for the
 // tests that use Each or PerServer.
 package redistest
