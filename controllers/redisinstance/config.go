@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/lockstead/lockstead/api/v1alpha1"
 )
 
@@ -16,6 +18,7 @@ const (
 	configFile   = "redis.conf"
 	aclFolder    = "/etc/lockstead/acl"
 	aclFile      = "users.acl"
+	tlsFolder    = "/etc/lockstead/tls"
 	dataFolder   = "/data"
 	redisPort    = 6379
 )
@@ -25,9 +28,8 @@ const memoryPercent = 70
 // redisConf is the configuration of a managed server: it evicts nothing, lets nobody in but the users of the ACL file, and unless told otherwise
 // acknowledges nothing before it is on the volume.
 func redisConf(managed v1alpha1.ManagedServer) string {
-	return strings.Join([]string{
+	lines := []string{
 		"bind * -::*",
-		fmt.Sprintf("port %d", redisPort),
 		"protected-mode no",
 		"aclfile " + aclFolder + "/" + aclFile,
 		"dir " + dataFolder,
@@ -42,8 +44,14 @@ func redisConf(managed v1alpha1.ManagedServer) string {
 		"maxmemory-policy noeviction",
 		"tcp-keepalive 60",
 		"timeout 0",
-		"",
-	}, "\n")
+	}
+	if managed.TLS.Mode == v1alpha1.ManagedTLSSecret {
+		lines = append(lines, "port 0", fmt.Sprintf("tls-port %d", redisPort), "tls-auth-clients no",
+			"tls-cert-file "+tlsFolder+"/"+corev1.TLSCertKey, "tls-key-file "+tlsFolder+"/"+corev1.TLSPrivateKeyKey, "tls-ca-cert-file "+tlsFolder+"/"+entryCA)
+	} else {
+		lines = append(lines, fmt.Sprintf("port %d", redisPort))
+	}
+	return strings.Join(append(lines, ""), "\n")
 }
 
 var appendFsync = map[v1alpha1.Fsync]string{v1alpha1.FsyncAlways: "always", v1alpha1.FsyncEverySecond: "everysec"}

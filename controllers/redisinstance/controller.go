@@ -179,7 +179,7 @@ func period(instance *v1alpha1.RedisInstance) time.Duration {
 func next(instance *v1alpha1.RedisInstance, o observation) time.Duration {
 	safe := lockSafety(o)
 	switch {
-	case o.unavailable != nil:
+	case o.unavailable != nil, o.shown != nil && o.shown.renewed != "":
 		return periodUnavailable
 	case o.settled && safe.Status == metav1.ConditionFalse:
 		return periodChanged
@@ -199,9 +199,16 @@ func (c *Controller) administer(ctx context.Context, instance *v1alpha1.RedisIns
 	observed.users, observed.unprotected = names(tenants.bound), instance.Spec.DeletionProtection == v1alpha1.DeletionDisabled
 	at := endpoint(instance)
 	instance.Status.Endpoint = &at
+	observed.secured = at.TLS == v1alpha1.TLSVerify
 	in, err := c.login(ctx, instance)
 	if err != nil {
 		return err
+	}
+	if in.certificate != nil {
+		// Before the pod starts with it.
+		if err := in.certificate.verify(c.clock.Now()); err != nil {
+			return err
+		}
 	}
 	if instance.Spec.Mode == v1alpha1.ModeManaged {
 		observed.managed = true
@@ -211,6 +218,9 @@ func (c *Controller) administer(ctx context.Context, instance *v1alpha1.RedisIns
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	if err := c.secure(ctx, instance, in, observed); err != nil {
+		return err
+	}
 	return c.program(ctx, instance, in, tenants, observed)
 }
 
@@ -251,6 +261,12 @@ func (c *Controller) report(ctx context.Context, instance, before *v1alpha1.Redi
 		if meta.SetStatusCondition(&instance.Status.Conditions, condition) {
 			log.FromContext(ctx).V(1).Info("condition changed", "type", condition.Type, "status", condition.Status, "reason", condition.Reason)
 		}
+	}
+	if !observed.secured {
+		meta.RemoveStatusCondition(&instance.Status.Conditions, v1alpha1.ConditionTLSReady)
+	}
+	if !observed.secured {
+		meta.RemoveStatusCondition(&instance.Status.Conditions, v1alpha1.ConditionTLSReady)
 	}
 	instance.Status.ObservedGeneration = instance.Generation
 }

@@ -84,3 +84,27 @@ func TestNamespacesThatAreAdmitted(t *testing.T) {
 		t.Errorf("the policy admits %+v", policy.Spec.Ingress)
 	}
 }
+
+func TestThePodOfAServerWithTLS(t *testing.T) {
+	t.Parallel()
+	managed := &v1alpha1.ManagedServer{TLS: &v1alpha1.ManagedTLS{Mode: v1alpha1.ManagedTLSSecret, SecretName: "cert"}}
+	pod := desired(t, managed).Spec.Template.Spec
+	container, volume := pod.Containers[0], pod.Volumes[len(pod.Volumes)-1]
+	if *volume.Secret.SecretName != "cert" || len(volume.Secret.Items) != 3 || *container.VolumeMounts[len(container.VolumeMounts)-1].MountPath != tlsFolder {
+		t.Errorf("volume %+v, mounts %+v", volume, container.VolumeMounts)
+	}
+	for _, probe := range [][]string{container.ReadinessProbe.Exec.Command, container.LivenessProbe.Exec.Command} {
+		if !slices.Contains(probe, "--tls") {
+			t.Errorf("the probe %v is in the clear", probe)
+		}
+	}
+	conf := redisConf(managedServer(instanceWith(managed)))
+	for _, want := range []string{"port 0", "tls-port 6379", "tls-cert-file /etc/lockstead/tls/tls.crt"} {
+		if !strings.Contains(conf, "\n"+want+"\n") {
+			t.Errorf("the configuration has no line %q", want)
+		}
+	}
+	if bootDigest(instanceWith(managed), nil) == bootDigest(instanceWith(nil), nil) {
+		t.Error("the pod is not restarted for TLS")
+	}
+}

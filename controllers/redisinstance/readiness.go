@@ -19,6 +19,10 @@ type observation struct {
 	unavailable *unavailableError
 	// server is what the probe found; nil when there was none.
 	server *redisadmin.Server
+	// secured: connections are to be secured with TLS.
+	secured bool
+	// shown is the certificate of the server; nil when it was not seen.
+	shown *shown
 	// plan is set with server.
 	plan plan
 	// users are the LockNamespaces that are bound.
@@ -50,7 +54,11 @@ func conditions(o observation) []metav1.Condition {
 			ready.Status, ready.Reason, ready.Message = cause.Status, cause.Reason, cause.Message
 		}
 	}
-	return []metav1.Condition{ready, available, safe, programmedUsers(o), deletionBlocked(o)}
+	all := []metav1.Condition{ready, available, safe, programmedUsers(o), deletionBlocked(o)}
+	if secured := certificateCondition(o); secured != nil {
+		all = append(all, *secured)
+	}
+	return all
 }
 
 // programmedUsers says whether the server has the users of all LockNamespaces.

@@ -39,7 +39,11 @@ func endpoint(instance *v1alpha1.RedisInstance) v1alpha1.Endpoint {
 		}
 		return v1alpha1.Endpoint{Host: external.Host, Port: external.Port, TLS: tls}
 	}
-	return v1alpha1.Endpoint{Host: serviceHost(instance), Port: redisPort, TLS: v1alpha1.TLSDisabled}
+	mode := v1alpha1.TLSDisabled
+	if managedServer(instance).TLS.Mode == v1alpha1.ManagedTLSSecret {
+		mode = v1alpha1.TLSVerify
+	}
+	return v1alpha1.Endpoint{Host: serviceHost(instance), Port: redisPort, TLS: mode}
 }
 
 // login is how the operator logs in to a server.
@@ -48,6 +52,8 @@ type login struct {
 	ca     []byte
 	// system are the users of the ACL file of a managed server that are not a tenant's.
 	system []redisproto.User
+	// certificate is the one that a managed server should show; nil for one in the clear.
+	certificate *certificate
 }
 
 // managedLogin makes the credentials of a managed server, if they are missing.
@@ -60,10 +66,12 @@ func (s *servers) managedLogin(ctx context.Context, instance *v1alpha1.RedisInst
 	if err != nil {
 		return login{}, err
 	}
-	return login{
+	in := login{
 		target: redisadmin.Target{Address: address(endpoint(instance)), Username: operatorUser, Password: operator},
 		system: systemUsers(operator, probe),
-	}, nil
+	}
+	err = s.secureManaged(ctx, instance, &in)
+	return in, err
 }
 
 // externalLogin reads the credentials of an external server.
@@ -115,6 +123,8 @@ func serverProblem(err error) error {
 		return &unavailableError{v1alpha1.ReasonCredentialsInvalid, "The server refuses the operator's user or password: " + err.Error()}
 	case errors.Is(err, redisadmin.ErrDenied):
 		return &unavailableError{v1alpha1.ReasonCredentialsInvalid, "The operator's user lacks a right on the server: " + err.Error()}
+	case errors.Is(err, redisadmin.ErrCertificate):
+		return invalidCertificate("%v. Put the authority that issued it into ca.crt, or let the server show a certificate that is valid now and for its host.", err)
 	case errors.Is(err, redisadmin.ErrLoading):
 		return &unavailableError{v1alpha1.ReasonUnreachable, "The server is still loading its data."}
 	case errors.Is(err, redisadmin.ErrUnreachable):

@@ -86,6 +86,13 @@ func podSpec(instance string, managed v1alpha1.ManagedServer) (*corev1ac.PodSpec
 			corev1ac.Volume().WithName("config").WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(configName(instance)).WithDefaultMode(0o444)),
 			corev1ac.Volume().WithName("acl").WithSecret(corev1ac.SecretVolumeSource().WithSecretName(aclSecretName(instance)).WithDefaultMode(0o440)),
 		)
+	if managed.TLS.Mode == v1alpha1.ManagedTLSSecret {
+		source := corev1ac.SecretVolumeSource().WithSecretName(managed.TLS.SecretName).WithDefaultMode(0o440)
+		for _, entry := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey, entryCA} {
+			source = source.WithItems(corev1ac.KeyToPath().WithKey(entry).WithPath(entry))
+		}
+		pod = pod.WithVolumes(corev1ac.Volume().WithName("tls").WithSecret(source))
+	}
 	for _, secret := range managed.ImagePullSecrets {
 		pod = pod.WithImagePullSecrets(corev1ac.LocalObjectReference().WithName(secret.Name))
 	}
@@ -143,11 +150,16 @@ func schedule(pod *corev1ac.PodSpecApplyConfiguration, where *v1alpha1.Schedulin
 
 func redisContainer(instance string, managed v1alpha1.ManagedServer) *corev1ac.ContainerApplyConfiguration {
 	engine := engines[managed.Engine]
+	secured := managed.TLS.Mode == v1alpha1.ManagedTLSSecret
 	ping := func(flags ...string) *corev1ac.ProbeApplyConfiguration {
+		if secured {
+			// Not verified: the probe stays in the pod, and must not fail while the files of the certificate are newer than what the server shows.
+			flags = append(flags, "--tls", "--insecure")
+		}
 		command := append(append([]string{engine.client}, flags...), "--user", probeUser, "ping")
 		return corev1ac.Probe().WithExec(corev1ac.ExecAction().WithCommand(command...)).WithTimeoutSeconds(5)
 	}
-	return corev1ac.Container().WithName(containerName).WithImage(image(managed)).WithImagePullPolicy(corev1.PullIfNotPresent).
+	container := corev1ac.Container().WithName(containerName).WithImage(image(managed)).WithImagePullPolicy(corev1.PullIfNotPresent).
 		WithCommand(engine.server, configFolder+"/"+configFile).
 		WithPorts(corev1ac.ContainerPort().WithName("redis").WithContainerPort(redisPort).WithProtocol(corev1.ProtocolTCP)).
 		WithEnv(corev1ac.EnvVar().WithName("REDISCLI_AUTH").WithValueFrom(corev1ac.EnvVarSource().WithSecretKeyRef(
@@ -166,4 +178,8 @@ func redisContainer(instance string, managed v1alpha1.ManagedServer) *corev1ac.C
 			corev1ac.VolumeMount().WithName("acl").WithMountPath(aclFolder).WithReadOnly(true),
 			corev1ac.VolumeMount().WithName(dataVolume).WithMountPath(dataFolder),
 		)
+	if secured {
+		container = container.WithVolumeMounts(corev1ac.VolumeMount().WithName("tls").WithMountPath(tlsFolder).WithReadOnly(true))
+	}
+	return container
 }

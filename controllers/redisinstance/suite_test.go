@@ -201,7 +201,7 @@ func (b *bench) events() []string {
 }
 
 // startPod makes the managed server run: the pod is ready, and a real server has the users of the boot file's system.
-func (b *bench) startPod() *redistest.Server {
+func (b *bench) startPod(change ...func(*redistest.Options)) *redistest.Server {
 	b.t.Helper()
 	var users []redisproto.User
 	for name, rules := range map[string][]string{"admin": redisproto.OperatorRules(), "probe": redisproto.ProbeRules()} {
@@ -210,7 +210,11 @@ func (b *bench) startPod() *redistest.Server {
 			Name: string(secret.Data["username"]), PasswordHashes: []string{redisproto.PasswordHash(string(secret.Data["password"]))}, Rules: rules,
 		})
 	}
-	server := redistest.Start(b.t, &redistest.Options{Users: users, Config: b.podConfig()})
+	options := &redistest.Options{Users: users, Config: b.podConfig()}
+	for _, change := range change {
+		change(options)
+	}
+	server := redistest.Start(b.t, options)
 	b.address = server.Addr()
 	statefulSet := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "locks-redis"}}
 	environment.Get(b.t, statefulSet)
@@ -229,7 +233,7 @@ func (b *bench) podConfig() []string {
 	var lines []string
 	for line := range strings.Lines(config.Data["redis.conf"]) {
 		name, _, _ := strings.Cut(line, " ")
-		if !slices.Contains([]string{"bind", "port", "aclfile", "dir", "daemonize", "logfile"}, name) {
+		if !slices.Contains([]string{"bind", "port", "aclfile", "dir", "daemonize", "logfile"}, name) && !strings.HasPrefix(name, "tls-") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}

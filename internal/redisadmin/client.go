@@ -11,10 +11,12 @@ package redisadmin
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -63,10 +65,15 @@ func NewConnector(options *Options) *Connector {
 }
 
 // Client is a connection to one server. Its user closes it.
-type Client struct{ redis *redis.Client }
+type Client struct {
+	redis *redis.Client
+	// certificate is the one that the server showed last.
+	certificate atomic.Pointer[x509.Certificate]
+}
 
 // Connect opens a client and checks that the server answers to the credentials.
 func (c *Connector) Connect(ctx context.Context, target Target) (*Client, error) {
+	client := &Client{}
 	dial := c.options.Dial
 	if target.TLS != nil {
 		config := target.TLS.Clone()
@@ -88,20 +95,24 @@ func (c *Connector) Connect(ctx context.Context, target Target) (*Client, error)
 				_ = conn.Close()
 				return nil, fmt.Errorf("TLS handshake: %w", err)
 			}
+			client.certificate.Store(secured.ConnectionState().PeerCertificates[0])
 			return secured, nil
 		}
 	}
-	client := &Client{redis: redis.NewClient(&redis.Options{
+	client.redis = redis.NewClient(&redis.Options{
 		Addr: target.Address, Username: target.Username, Password: target.Password, ClientName: "lockstead-operator",
 		Dialer: dial, DialTimeout: c.options.Timeout, DialerRetries: 1, ReadTimeout: c.options.Timeout, WriteTimeout: c.options.Timeout,
 		ContextTimeoutEnabled: true, PoolSize: 2, MaxRetries: -1, Protocol: 2, DisableIdentity: true,
-	})}
+	})
 	if err := client.redis.Ping(ctx).Err(); err != nil {
 		client.Close()
 		return nil, connectError(target, err)
 	}
 	return client, nil
 }
+
+// Certificate is the one that the server showed on the newest connection; nil for one in the clear.
+func (c *Client) Certificate() *x509.Certificate { return c.certificate.Load() }
 
 // Close closes the connections.
 func (c *Client) Close() { _ = c.redis.Close() }
@@ -112,6 +123,8 @@ var (
 	ErrUnreachable = errors.New("server is not reachable")
 	// ErrCredentials: the server refuses the user or the password.
 	ErrCredentials = errors.New("server refuses the administrator's credentials")
+	// ErrCertificate: the certificate of the server cannot be verified.
+	ErrCertificate = errors.New("certificate of the server cannot be verified")
 	// ErrLoading: the server is reading its data and will answer soon.
 	ErrLoading = errors.New("server is still loading its data")
 	// ErrDenied: the administrator's user lacks a right.
@@ -126,6 +139,9 @@ func connectError(target Target, err error) error {
 func classify(err error) error {
 	if err == nil {
 		return nil
+	}
+	if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Errorf("%w: %w", ErrCertificate, untrusted)
 	}
 	var reply redis.Error
 	if !errors.As(err, &reply) {

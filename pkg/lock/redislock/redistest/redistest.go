@@ -41,6 +41,8 @@ type Options struct {
 	Config []string
 	// Users are in the ACL file that the server boots with, beside the administrator. Defaults to none.
 	Users []redisproto.User
+	// Certificates is a folder that a Certificate was written to. The server then takes only TLS. Defaults to none: connections in the clear.
+	Certificates string
 
 	// password is the administrator's. Defaults to a new one.
 	password string
@@ -69,6 +71,8 @@ type Server struct {
 	busPort  int
 	password string
 	process  *process
+	// certificates is Options.Certificates.
+	certificates string
 }
 
 // Start starts a server that ends with the test. It fails the test if there is no server to start.
@@ -78,7 +82,7 @@ func Start(t testing.TB, opts *Options) *Server {
 	if opts != nil {
 		o = *opts
 	}
-	s := &Server{binary: binary(t, o.Binary), dir: t.TempDir(), cluster: o.cluster, sentinel: o.sentinel, password: cmp.Or(o.password, rand.Text())}
+	s := &Server{binary: binary(t, o.Binary), dir: t.TempDir(), cluster: o.cluster, sentinel: o.sentinel, password: cmp.Or(o.password, rand.Text()), certificates: o.Certificates}
 	for name, lines := range s.files(t, o) {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(lines), 0o600); err != nil {
 			t.Fatalf("redistest: %v", err)
@@ -111,6 +115,10 @@ func (s *Server) files(t testing.TB, o Options) map[string]string {
 	config := append(common,
 		"aclfile "+filepath.Join(s.dir, "users.acl"), "save \"\"", "appendonly yes", "appendfsync always", "maxmemory-policy noeviction",
 	)
+	if dir := o.Certificates; dir != "" {
+		config = append(config, "tls-cert-file "+filepath.Join(dir, certificateFile), "tls-key-file "+filepath.Join(dir, keyFile),
+			"tls-ca-cert-file "+filepath.Join(dir, authorityFile), "tls-auth-clients no")
+	}
 	if o.cluster {
 		config = append(config, "cluster-enabled yes", "cluster-node-timeout 2000")
 	}
@@ -143,6 +151,9 @@ func (s *Server) Run(t testing.TB) {
 			s.port, s.busPort = freePort(t), freePort(t)
 		}
 		args := []string{filepath.Join(s.dir, configFile), "--port", strconv.Itoa(s.port)}
+		if s.certificates != "" {
+			args = []string{filepath.Join(s.dir, configFile), "--port", "0", "--tls-port", strconv.Itoa(s.port)}
+		}
 		if s.cluster {
 			args = append(args, "--cluster-port", strconv.Itoa(s.busPort))
 		}
