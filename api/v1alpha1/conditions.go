@@ -97,7 +97,7 @@ const (
 	ReasonReady = "Ready"
 )
 
-// Reasons of Available. ObjectConflict and ProgramFailed are ones too.
+// Reasons of Available. ObjectConflict, SecretConflict and ProgramFailed, which a LockNamespace has too, are others.
 const (
 	// ReasonAvailable: it is.
 	ReasonAvailable = "Available"

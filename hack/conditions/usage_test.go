@@ -43,6 +43,45 @@ func operator(t *testing.T, visit func(*token.FileSet, ast.Node)) {
 	}
 }
 
+// Who looks up a reason looks below the kind of the object.
+func TestReasonsAreBelowTheirKind(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("../../" + source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := parse(source, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, name := range map[string]string{"locknamespace": "LockNamespace", "redisinstance": "RedisInstance"} {
+		var page string
+		for _, k := range c.kinds {
+			if k.name == name {
+				page = markdown(catalogue{kinds: []kind{k}})
+			}
+		}
+		reasons := 0
+		operator(t, func(set *token.FileSet, node ast.Node) {
+			selector, isSelector := node.(*ast.SelectorExpr)
+			if !isSelector || filepath.Base(filepath.Dir(set.Position(node.Pos()).Filename)) != folder {
+				return
+			}
+			match := regexp.MustCompile(`\t` + selector.Sel.Name + ` = "(\w+)"`).FindSubmatch(content)
+			if match == nil || !strings.HasPrefix(selector.Sel.Name, "Reason") {
+				return
+			}
+			reasons++
+			if !regexp.MustCompile(`\b` + string(match[1]) + `\b`).MatchString(page) {
+				t.Errorf("%s: %s is not below %s in %s: name it in the comment of the reasons of its condition", set.Position(node.Pos()), selector.Sel.Name, name, source)
+			}
+		})
+		if reasons == 0 {
+			t.Errorf("controller %s uses no reasons", folder)
+		}
+	}
+}
+
 // words are those in code of the operator that look like reasons and are none.
 var words = map[string]string{
 	"ClusterRole": "kind", "LeaseList": "kind", "LockNamespace": "kind", "RedisInstance": "kind",
