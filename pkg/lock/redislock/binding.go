@@ -7,12 +7,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -182,48 +180,4 @@ func (s *source) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, err
 	}
 	return connect(ctx, now)
-}
-
-func connect(ctx context.Context, b *binding.Binding) (net.Conn, error) {
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
-	conn, err := dialer.DialContext(ctx, "tcp", b.Redis.Address())
-	if err != nil || !b.Redis.TLS {
-		return conn, err
-	}
-	config, err := tlsConfig(b.Redis)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	secured := tls.Client(conn, config)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("TLS handshake with %s: %w", b.Redis.Address(), err)
-	}
-	raw, ok := conn.(syscall.Conn)
-	if !ok {
-		return secured, nil
-	}
-	return watchedConn{secured, raw}, nil
-}
-
-// watchedConn is a connection with TLS whose socket the pool can look at before it uses the connection again, as it does in the clear: one that the
-// server has ended since costs a new connection, and not a request of which nobody knows whether it was applied. go-redis leaves TLS
-// connections unchecked since they may have records of the protocol's third version to read; this client speaks the second.
-type watchedConn struct {
-	*tls.Conn
-	raw syscall.Conn
-}
-
-// SyscallConn implements syscall.Conn.
-func (c watchedConn) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
-
-func tlsConfig(r *binding.Redis) (*tls.Config, error) {
-	config := &tls.Config{ServerName: r.Host, MinVersion: tls.VersionTLS12}
-	if len(r.CA) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(r.CA) {
-			return nil, fmt.Errorf("entry %q of the binding contains no certificate in PEM form", binding.KeyCA)
-		}
-	}
-	return config, nil
 }

@@ -12,7 +12,8 @@
 //
 // A lock is one string key that runs out by itself, with the acquisition id, the fencing token and the owner. An acquire and a release are
 // one round trip each: server-side code sets the key if it is absent and counts the grant, or deletes it if the id matches and
-// publishes on the key's channel. One counter serves a whole lock namespace, so the tokens of all its locks cost one key. Package
+// publishes on the key's channel. A lock that goes to the next waiter of the same process is written anew on the condition of the old id, in one
+// round trip and without a notification. Renewals that fall due together are one pipeline. One counter serves a whole lock namespace, so the tokens of all its locks cost one key. Package
 // redisproto has the layout.
 //
 // # Functions and scripts

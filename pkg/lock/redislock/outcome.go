@@ -93,6 +93,12 @@ const (
 	remedyBusy    = "a script has run for longer than busy-reply-threshold: wait for it, or end it by SCRIPT KILL or FUNCTION KILL"
 )
 
+// What a server says to a connection that it does not take, before it hangs up.
+const (
+	tooManyClients = "ERR max number of clients"
+	protectedMode  = "DENIED"
+)
+
 // refusals are tried in order.
 func refusals() []refusal {
 	const lasting, passing = true, false
@@ -108,7 +114,7 @@ func refusals() []refusal {
 		// What servers say that have no users, before and since Redis 6.
 		{"ERR Client sent AUTH", ReasonAuthentication, remedyNoUsers, lasting},
 		{"ERR AUTH", ReasonAuthentication, remedyNoUsers, lasting},
-		{"DENIED", ReasonPermission, "the server is in protected mode: give it a user with a password, or switch protected-mode off", lasting},
+		{protectedMode, ReasonPermission, "the server is in protected mode: give it a user with a password, or switch protected-mode off", lasting},
 		{"NOPERM", ReasonPermission, remedyRights, lasting},
 		// What Redis says within functions and scripts, up to 7.0 and from 7.2 on.
 		{"ERR The user executing the script can't", ReasonPermission, remedyRights, lasting},
@@ -130,7 +136,7 @@ func refusals() []refusal {
 		{"TRYAGAIN", ReasonCluster, remedySlots, passing},
 		// The slot moves, and the epoch record is on the other node. It is read before anything is written.
 		{"ERR Script attempted to access a non local key", ReasonCluster, remedySlots, passing},
-		{"ERR max number of clients", ReasonTooManyClients, "raise the server's maxclients, or run fewer clients", lasting},
+		{tooManyClients, ReasonTooManyClients, "raise the server's maxclients, or run fewer clients", lasting},
 	}
 }
 
@@ -153,6 +159,13 @@ func refused(text string) (refusal, bool) {
 	return refusal{}, false
 }
 
+// refuse makes the fault that of a server that is known to have done nothing.
+func refuse(fault *driver.StoreError, text string) {
+	if r, known := refused(text); known {
+		fault.Outcome, fault.Reason, fault.Remedy, fault.Lasting = driver.ErrUnavailable, r.reason, r.remedy, r.lasting
+	}
+}
+
 // explain turns the failure of a request into an outcome. Written says whether any of the request may have left.
 func explain(op, key string, written bool, err error) error {
 	outcome := driver.ErrUnavailable
@@ -161,6 +174,7 @@ func explain(op, key string, written bool, err error) error {
 	}
 	fault := &driver.StoreError{Outcome: outcome, Op: op, Reason: ReasonConnection, Err: hideContext(err)}
 	var server redis.Error
+	var hung *hangUp
 	var timeout net.Error
 	switch {
 	case errors.Is(err, driver.ErrBackendChanged):
@@ -172,9 +186,9 @@ func explain(op, key string, written bool, err error) error {
 			return fmt.Errorf("%s of lock %q: %w: delete the key, or use another prefix: %w", op, key, driver.ErrForeign, server)
 		}
 		fault.Reason = ReasonServerError
-		if r, known := refused(server.Error()); known {
-			fault.Outcome, fault.Reason, fault.Remedy, fault.Lasting = driver.ErrUnavailable, r.reason, r.remedy, r.lasting
-		}
+		refuse(fault, server.Error())
+	case errors.As(err, &hung):
+		refuse(fault, hung.text)
 	case errors.Is(err, redis.ErrClosed):
 		fault.Reason = ReasonClosed
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):

@@ -138,14 +138,16 @@ func TestAReplicaWithoutItsPrimary(t *testing.T) {
 	wantRefused(t, err, redislock.ReasonReadOnly, true)
 }
 
-// The server says why and hangs up. go-redis goes on writing its handshake, and so mostly hears of the latter alone.
+// The server says why before the first request, and hangs up.
 func TestAServerThatTakesNoMoreConnections(t *testing.T) {
 	server := startServer(t, binding.AccessFunctions)
 	admin := server.Admin(t)
 	d := openTenant(t, server.Addr(), binding.AccessFunctions, nil)
 	configure(t, admin, "maxclients", "1")
 	_, err := d.Acquire(t.Context(), request("order:1"))
-	wantFault(t, err, driver.ErrUnavailable, redislock.ReasonTooManyClients, redislock.ReasonConnect)
+	wantRefused(t, err, redislock.ReasonTooManyClients, true)
+	_, err = d.Renew(t.Context(), renew(request("order:1")))
+	wantRefused(t, err, redislock.ReasonTooManyClients, true)
 	configure(t, admin, "maxclients", "100")
 	mustAcquire(t, d, request("order:1"))
 }
