@@ -190,7 +190,7 @@ func (c *Controller) gather(ctx context.Context, lns *v1alpha1.LockNamespace, t 
 			return e, err
 		}
 	}
-	if e.claims, err = c.gatherClaims(ctx, lns, t, e); err != nil || t.recorded {
+	if e.claims, err = c.gatherClaims(ctx, lns, t, e); err != nil || t.settled() {
 		return e, err
 	}
 	leases := &metav1.PartialObjectMetadataList{}

@@ -4,6 +4,7 @@
 package locknamespace
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -55,17 +56,22 @@ func chooseTarget(lns, owner *v1alpha1.LockNamespace, defaultInstance types.Name
 		}
 		return t
 	}
-	if ref := lns.Spec.InstanceRef; ref != nil {
-		namespace := ref.Namespace
-		if namespace == "" {
-			namespace = lns.Namespace
-		}
-		return target{backend: v1alpha1.BackendRedis, instance: types.NamespacedName{Namespace: namespace, Name: ref.Name}}
+	if instance := named(lns); instance.Name != "" {
+		return target{backend: v1alpha1.BackendRedis, instance: instance}
 	}
 	if defaultInstance.Name != "" {
 		return target{backend: v1alpha1.BackendRedis, instance: defaultInstance}
 	}
 	return target{backend: v1alpha1.BackendLease}
+}
+
+// named is the RedisInstance that the spec names, or empty.
+func named(lns *v1alpha1.LockNamespace) types.NamespacedName {
+	ref := lns.Spec.InstanceRef
+	if ref == nil {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, lns.Namespace), Name: ref.Name}
 }
 
 // verdict is a reason and what it means to people. The zero verdict is no objection.
@@ -77,7 +83,7 @@ type evidence struct {
 	instance *v1alpha1.RedisInstance
 	// namespaceLabels are those of the LockNamespace's namespace.
 	namespaceLabels map[string]string
-	// leases: Leases of the prefix exist. Only looked at for what is not recorded yet.
+	// leases: Leases of the prefix exist. Only looked at for what is not settled.
 	leases bool
 	// owner consents to sharing its keys; ownerLabels are those of its namespace.
 	owner       *v1alpha1.LockNamespace
@@ -200,7 +206,7 @@ func limitReached(_ *v1alpha1.LockNamespace, t target, e evidence) verdict {
 }
 
 func leasesExist(_ *v1alpha1.LockNamespace, t target, e evidence) verdict {
-	if t.recorded || t.backend != v1alpha1.BackendRedis || !e.leases {
+	if t.settled() || t.backend != v1alpha1.BackendRedis || !e.leases {
 		return verdict{}
 	}
 	return verdict{

@@ -61,6 +61,9 @@ func (c *Controller) readSecret(ctx context.Context, lns *v1alpha1.LockNamespace
 
 // restoreRecord takes the recorded backend from the Secret when the status was lost, for example with a backup that was restored without
 // it: a bound LockNamespace must not be bound a second time. It reports whether there was one.
+//
+// Whoever may write Secrets can forge one, so the record is believed only as far as the spec could ask for the same, and does not tell that the
+// backend was programmed: a server that lacks what was programmed is taken for one that lost its data.
 func restoreRecord(lns *v1alpha1.LockNamespace, secret bindingSecret) bool {
 	if lns.Status.Backend != "" || secret.object == nil {
 		return false
@@ -69,20 +72,24 @@ func restoreRecord(lns *v1alpha1.LockNamespace, secret bindingSecret) bool {
 	if lns.Spec.ShareFrom != nil {
 		prefix = string(secret.object.Data[binding.KeyPrefix]) // It is compared with the owner's.
 	}
+	var t target
 	switch binding.Type(secret.object.Data[binding.KeyType]) {
 	case binding.TypeLease:
-		record(lns, target{backend: v1alpha1.BackendLease}, prefix)
+		t = target{backend: v1alpha1.BackendLease}
 	case binding.TypeRedis:
 		namespace, name, found := strings.Cut(secret.object.Annotations[annotationInstance], "/")
 		uid := types.UID(secret.object.Data[binding.KeyInstance])
 		if !found || uid == "" {
 			return false
 		}
-		record(lns, target{backend: v1alpha1.BackendRedis, instance: types.NamespacedName{Namespace: namespace, Name: name}, uid: uid}, prefix)
+		t = target{backend: v1alpha1.BackendRedis, instance: types.NamespacedName{Namespace: namespace, Name: name}, uid: uid}
 	default:
 		return false
 	}
-	lns.Status.Binding = &v1alpha1.BindingReference{Name: secret.object.Name} // It was programmed before the Secret was written.
+	if asked := named(lns); asked.Name != "" && t.instance != asked {
+		return false
+	}
+	record(lns, t, prefix)
 	return true
 }
 
