@@ -49,12 +49,20 @@ func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInst
 		settled = settled && !changed
 	}
 	statefulSet := &appsv1.StatefulSet{}
-	desired, err := desiredStatefulSet(instance, bootDigest(instance, hashes), *managedServer(instance).Storage.Size)
+	size, err := c.templateSize(ctx, instance)
+	if err != nil {
+		return err
+	}
+	desired, err := desiredStatefulSet(instance, bootDigest(instance, hashes), size)
 	if err != nil {
 		return err
 	}
 	changed, err := c.bring(ctx, instance, child{live: statefulSet, desired: desired})
 	if err != nil {
+		return err
+	}
+	observed.progress.rolling = rollout(statefulSet, changed)
+	if observed.progress.growth, err = c.growVolume(ctx, instance); err != nil {
 		return err
 	}
 	if statefulSet.Status.ReadyReplicas == 0 {

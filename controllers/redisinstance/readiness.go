@@ -31,6 +31,8 @@ type observation struct {
 	unprotected bool
 	// remaining is how long a quarantine still lasts.
 	remaining time.Duration
+	// progress is what is under way on a managed server.
+	progress progress
 	// managed: the operator runs the server.
 	managed bool
 	// settled: the pod of a managed server runs with the present configuration, so that whatever differs was changed by hand, and put right.
@@ -54,7 +56,7 @@ func conditions(o observation) []metav1.Condition {
 			ready.Status, ready.Reason, ready.Message = cause.Status, cause.Reason, cause.Message
 		}
 	}
-	all := []metav1.Condition{ready, available, safe, programmedUsers(o), deletionBlocked(o)}
+	all := []metav1.Condition{ready, available, safe, programmedUsers(o), progressing(o), deletionBlocked(o)}
 	if secured := certificateCondition(o); secured != nil {
 		all = append(all, *secured)
 	}

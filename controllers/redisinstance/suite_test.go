@@ -52,6 +52,8 @@ type bench struct {
 	instance   *v1alpha1.RedisInstance
 	// address is where the server is that every connection goes to; empty is nowhere.
 	address string
+	// dialer is used instead of address.
+	dialer func(ctx context.Context, network, address string) (net.Conn, error)
 	// told is everything that was shown to people: events and objects, for a search for passwords.
 	told strings.Builder
 }
@@ -94,7 +96,10 @@ func (b *bench) pass(d time.Duration) {
 	b.lockClock.at = b.lockClock.at.Add(d)
 }
 
-func (b *bench) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+func (b *bench) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if b.dialer != nil {
+		return b.dialer(ctx, network, address)
+	}
 	if b.address == "" {
 		return nil, errors.New("nobody is there")
 	}
