@@ -95,6 +95,19 @@ func (c *casualty) run(while ...func(testing.TB)) *redistest.Server {
 	return c.server
 }
 
+// flush brings everything so far into the file of a server that writes it once a second, so that it is known what is cut off.
+func (c *casualty) flush() {
+	c.t.Helper()
+	operator := c.operatorOn(c.server)
+	for _, err := range []error{
+		operator.ConfigSet(c.t.Context(), "appendfsync", "always").Err(), operator.Set(c.t.Context(), "mark", "1", 0).Err(),
+	} {
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
 // follow starts a replica that has everything so far.
 func (c *casualty) follow(seen bool) {
 	c.t.Helper()
@@ -204,6 +217,7 @@ func losses() []loss {
 		{
 			name: "the tail of the file is gone", config: everySecond, prepare: nothing,
 			happen: func(c *casualty) *redistest.Server {
+				c.flush()
 				server := c.run(c.server.CutTail)
 				if left, err := c.drive(server).Inspect(c.t.Context(), c.held.Key); err != nil || left.Held {
 					c.t.Fatalf("the lock was not lost: %+v, %v", left, err)
