@@ -43,6 +43,32 @@ func operator(t *testing.T, visit func(*token.FileSet, ast.Node)) {
 	}
 }
 
+// The page is about what the operator says. A constant that it never uses is a promise that nobody keeps.
+func TestEveryConstantIsUsed(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("../../" + source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	operator(t, func(_ *token.FileSet, node ast.Node) {
+		if selector, isSelector := node.(*ast.SelectorExpr); isSelector {
+			if of, isName := selector.X.(*ast.Ident); isName && of.Name == "v1alpha1" {
+				used[selector.Sel.Name] = true
+			}
+		}
+	})
+	names := regexp.MustCompile(`(?m)^\t((?:Reason|Condition)\w+) +=`).FindAllSubmatch(content, -1)
+	if len(names) == 0 {
+		t.Fatal("no constants were found")
+	}
+	for _, name := range names {
+		if !used[string(name[1])] {
+			t.Errorf("no controller uses %s", name[1])
+		}
+	}
+}
+
 // Who looks up a reason looks below the kind of the object.
 func TestReasonsAreBelowTheirKind(t *testing.T) {
 	t.Parallel()
