@@ -61,7 +61,7 @@ func (c *Controller) runServer(ctx context.Context, instance *v1alpha1.RedisInst
 	if err != nil {
 		return err
 	}
-	observed.progress.rolling = rollout(statefulSet, changed)
+	observed.progress.rolling = rollout(childName(instance.Name)+"-0", statefulSet, changed)
 	if observed.progress.growth, err = c.growVolume(ctx, instance); err != nil {
 		return err
 	}

@@ -19,14 +19,14 @@ type progress struct {
 	growth  growth
 }
 
-// rollout says which pod of a StatefulSet is started or replaced.
-func rollout(statefulSet *appsv1.StatefulSet, changed bool) string {
+// rollout says whether the pod of a StatefulSet, as it was before it was changed if it was, is started or replaced.
+func rollout(pod string, statefulSet *appsv1.StatefulSet, changed bool) string {
 	status := statefulSet.Status
 	switch {
-	case changed, status.ObservedGeneration < statefulSet.Generation, status.UpdatedReplicas < status.Replicas:
-		return fmt.Sprintf("Pod %s-0 is replaced by one with the present spec.", statefulSet.Name)
 	case status.ReadyReplicas == 0:
-		return fmt.Sprintf("Pod %s-0 starts.", statefulSet.Name)
+		return fmt.Sprintf("Pod %s starts.", pod)
+	case changed, status.ObservedGeneration < statefulSet.Generation, status.UpdatedReplicas < status.Replicas:
+		return fmt.Sprintf("Pod %s is replaced by one with the present spec.", pod)
 	}
 	return ""
 }
