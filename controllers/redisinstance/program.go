@@ -233,6 +233,20 @@ func tenantsOf(instance *v1alpha1.RedisInstance, all []v1alpha1.LockNamespace) t
 	return found
 }
 
+// prefixOf begins the keys that a LockNamespace uses: its own, or those of the owner that shares them. False when there is no such owner.
+func (t tenants) prefixOf(namespace *v1alpha1.LockNamespace) (string, bool) {
+	share := namespace.Spec.ShareFrom
+	if share == nil {
+		return PrefixOf(namespace), true
+	}
+	for i := range t.holders {
+		if owner := &t.holders[i]; owner.Namespace == share.Namespace && owner.Name == share.Name {
+			return PrefixOf(owner), true
+		}
+	}
+	return "", false
+}
+
 // written reports whether the binding of a LockNamespace was written, before which it was programmed.
 func written(namespace v1alpha1.LockNamespace) bool { return namespace.Status.Binding != nil }
 

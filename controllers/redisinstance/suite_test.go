@@ -252,12 +252,15 @@ type application struct {
 	password  string
 }
 
-func (b *bench) application(name string) *application {
+func (b *bench) application(name string, change ...func(*v1alpha1.LockNamespaceSpec)) *application {
 	b.t.Helper()
 	a := &application{bench: b, password: redisadmin.NewPassword(), namespace: &v1alpha1.LockNamespace{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name},
 		Spec:       v1alpha1.LockNamespaceSpec{TTL: v1alpha1.TTL{Max: metav1.Duration{Duration: time.Minute}}},
 	}}
+	for _, f := range change {
+		f(&a.namespace.Spec)
+	}
 	environment.Create(b.t, a.namespace)
 	a.setStatus(func(status *v1alpha1.LockNamespaceStatus) {
 		status.Backend = v1alpha1.BackendRedis

@@ -145,8 +145,12 @@ func (in inspection) wantedUsers() map[string]redisproto.User {
 		if meta.IsStatusConditionFalse(namespace.Status.Conditions, v1alpha1.ConditionAccepted) {
 			continue // Its user was revoked.
 		}
+		prefix, known := in.tenants.prefixOf(namespace)
+		if !known {
+			continue // The owner of its keys is gone, and its user is being revoked.
+		}
 		name := redisadmin.TenantUser(string(namespace.UID))
-		users[name] = tenantUser(string(in.instance.UID), name, PrefixOf(namespace), in.access, nil)
+		users[name] = tenantUser(string(in.instance.UID), name, prefix, in.access, nil)
 	}
 	return users
 }

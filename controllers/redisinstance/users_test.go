@@ -49,6 +49,27 @@ func TestUsersAreCounted(t *testing.T) {
 	b.wantUsers(metav1.ConditionTrue, v1alpha1.ReasonUsersProgrammed, "2 of 2")
 }
 
+// One that shares has a user that is limited to the keys of the owner.
+func TestUsersOfThoseWhoShareAreCounted(t *testing.T) {
+	b, _ := externalBench(t)
+	b.reconcile()
+	owner := b.application("owner", func(spec *v1alpha1.LockNamespaceSpec) { spec.Prefix = "stock" })
+	guest := b.application("guest", func(spec *v1alpha1.LockNamespaceSpec) {
+		spec.ShareFrom = &v1alpha1.LockNamespaceReference{Namespace: b.namespace, Name: "owner"}
+	})
+	for _, a := range []*application{owner, guest} {
+		a.setStatus(func(status *v1alpha1.LockNamespaceStatus) { status.Prefix = redisproto.Prefix("lk", "stock") })
+		a.program()
+	}
+	b.reconcile()
+	b.wantUsers(metav1.ConditionTrue, v1alpha1.ReasonUsersProgrammed, "2 of 2")
+	if err := environment.Admin.Delete(t.Context(), owner.namespace); err != nil {
+		t.Fatal(err)
+	}
+	b.reconcile()
+	b.wantUsers(metav1.ConditionTrue, v1alpha1.ReasonUsersProgrammed, "0 of 0")
+}
+
 func TestAUserThatSomebodyChanged(t *testing.T) {
 	edits := map[string][]any{
 		"more rights": {"+keys", "~*"},
