@@ -5,6 +5,7 @@ package controllers_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"strings"
@@ -41,6 +42,13 @@ const patience = time.Minute
 // startOperator runs all controllers with the rights of the generated role, until the test ends. Every connection goes to address.
 func startOperator(t *testing.T, address string) {
 	t.Helper()
+	startOperatorWith(t, &redisadmin.Options{Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}})
+}
+
+func startOperatorWith(t *testing.T, connections *redisadmin.Options) {
+	t.Helper()
 	unique := true // Controllers of one name in one process share a metric.
 	mgr, err := ctrl.NewManager(environment.ManagerConfig, ctrl.Options{
 		Scheme: controllertest.Scheme(), Cache: controllers.CacheOptions(), Client: controllers.ClientOptions(),
@@ -49,10 +57,7 @@ func startOperator(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connector := redisadmin.NewConnector(&redisadmin.Options{Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}})
-	if err := controllers.Setup(mgr, controllers.Options{Connector: connector}); err != nil {
+	if err := controllers.Setup(mgr, controllers.Options{Connector: redisadmin.NewConnector(connections)}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -149,6 +154,52 @@ func TestAnAbandonedLeaseGoesInARunningOperator(t *testing.T) {
 	environment.Get(t, foreign)
 }
 
+// external is a RedisInstance of a server under this host, and the Secret with its administrator.
+func external(namespace, name, host, password string) (*v1alpha1.RedisInstance, *corev1.Secret) {
+	instance := &v1alpha1.RedisInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.RedisInstanceSpec{
+		Mode: v1alpha1.ModeExternal,
+		External: &v1alpha1.ExternalServer{
+			Host: host, TLS: v1alpha1.ExternalTLS{Mode: v1alpha1.TLSDisabled}, AdminCredentials: v1alpha1.AdminCredentials{SecretName: name + "-admin"},
+		},
+	}}
+	return instance, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-admin", Labels: map[string]string{redisinstance.LabelCredentials: "true"}},
+		StringData: map[string]string{"username": "admin", "password": password},
+	}
+}
+
+func TestServersThatDoNotAnswerDelayNoOther(t *testing.T) {
+	server := redistest.Start(t, nil)
+	asked := make(chan struct{}, 100)
+	startOperatorWith(t, &redisadmin.Options{Timeout: time.Hour, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !strings.HasPrefix(address, "hung") {
+			return (&net.Dialer{}).DialContext(ctx, network, server.Addr())
+		}
+		asked <- struct{}{}
+		<-t.Context().Done()
+		return nil, errors.New("the test is over")
+	}})
+	namespace := environment.Namespace(t, nil)
+	var hung []*v1alpha1.RedisInstance
+	for _, name := range []string{"hung-a", "hung-b"} {
+		instance, secret := external(namespace, name, name+".example.com", "x")
+		environment.Create(t, secret, instance)
+		hung = append(hung, instance)
+		<-asked
+	}
+	instance, secret := external(namespace, "good", "good.example.com", server.AdminPassword())
+	environment.Create(t, secret, instance)
+	await(t, instance, &v1alpha1.RedisInstanceList{}, "ready", func(seen *v1alpha1.RedisInstance) bool {
+		return meta.IsStatusConditionTrue(seen.Status.Conditions, v1alpha1.ConditionReady)
+	})
+	for _, other := range hung {
+		environment.Get(t, other)
+		if len(other.Status.Conditions) > 0 {
+			t.Errorf("it came after the attempt at %s was given up", other.Name)
+		}
+	}
+}
+
 func TestRedisInARunningOperator(t *testing.T) {
 	server := redistest.Start(t, nil)
 	startOperator(t, server.Addr())
@@ -157,16 +208,8 @@ func TestRedisInARunningOperator(t *testing.T) {
 	environment.Create(t, lns)
 	awaitReason(t, lns, v1alpha1.ReasonInstanceNotFound)
 
-	instance := &v1alpha1.RedisInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "locks"}, Spec: v1alpha1.RedisInstanceSpec{
-		Mode: v1alpha1.ModeExternal,
-		External: &v1alpha1.ExternalServer{
-			Host: "redis.example.com", TLS: v1alpha1.ExternalTLS{Mode: v1alpha1.TLSDisabled}, AdminCredentials: v1alpha1.AdminCredentials{SecretName: "admin"},
-		},
-	}}
-	environment.Create(t, instance, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "admin", Labels: map[string]string{redisinstance.LabelCredentials: "true"}},
-		StringData: map[string]string{"username": "admin", "password": server.AdminPassword()},
-	})
+	instance, admin := external(namespace, "locks", "redis.example.com", server.AdminPassword())
+	environment.Create(t, instance, admin)
 	awaitReason(t, lns, v1alpha1.ReasonReady)
 	environment.Get(t, lns)
 	await(t, instance, &v1alpha1.RedisInstanceList{}, "counting the LockNamespace", func(seen *v1alpha1.RedisInstance) bool { return seen.Status.LockNamespaces == 1 })
