@@ -79,6 +79,8 @@ func TestLife(t *testing.T) {
 	step("three replicas lock on both backends", eachAtWork)
 	var rotated *rotation
 	step("a password is rotated under load", func(t *testing.T) { rotated = startRotation(t, life) })
+	step("a setting that evicts locks is noticed and put right", testLockSafeFlips)
+	step("a volume is lost while a lock is held", testVolumeLost)
 	for _, namespace := range []string{redisNamespace, leaseNamespace} {
 		step("a killed holder is followed within TTL and 2 s in "+namespace, func(t *testing.T) {
 			took, err := observers[namespace].KillHolder(t.Context())

@@ -55,7 +55,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	cluster, err = testcluster.Up(ctx, testcluster.ConfigFromEnvironment(root, os.Getenv))
 	defer func() {
-		if downErr := cluster.Down(context.WithoutCancel(ctx), redisNamespace, leaseNamespace); err == nil {
+		if downErr := cluster.Down(context.WithoutCancel(ctx), redisNamespace, leaseNamespace, lossNamespace); err == nil {
 			err = downErr
 		}
 	}()

@@ -42,7 +42,7 @@ func testRedisRestart(t *testing.T) {
 	const pod = testcluster.InstanceName + "-redis-0"
 
 	var address atomic.Value
-	forward(t, pod, &address)
+	forward(t, testcluster.OperatorNamespace, pod, &address)
 	one, two := redisClient(t, &address), redisClient(t, &address)
 	h, err := one.Acquire(ctx, "held over a restart", 10*time.Minute, 10*time.Second)
 	must(t, err)
@@ -55,7 +55,7 @@ func testRedisRestart(t *testing.T) {
 		now, err := pods.Get(ctx, pod, metav1.GetOptions{})
 		return err == nil && now.UID != before.UID && podReady(now)
 	})
-	forward(t, pod, &address)
+	forward(t, testcluster.OperatorNamespace, pod, &address)
 
 	waitFor(t, ctx, "the server answers", func() bool {
 		_, err := two.Inspect(ctx, "held over a restart")
@@ -80,9 +80,9 @@ func testRedisRestart(t *testing.T) {
 }
 
 // forward makes the pod reachable at the address that is stored.
-func forward(t *testing.T, pod string, address *atomic.Value) {
+func forward(t *testing.T, namespace, pod string, address *atomic.Value) {
 	t.Helper()
-	local, stop, err := cluster.PortForward(t.Context(), testcluster.OperatorNamespace, "pod/"+pod, 6379)
+	local, stop, err := cluster.PortForward(t.Context(), namespace, "pod/"+pod, 6379)
 	must(t, err)
 	t.Cleanup(stop)
 	address.Store(local)

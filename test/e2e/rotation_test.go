@@ -48,7 +48,7 @@ func startRotation(t, life *testing.T) *rotation {
 	t.Helper()
 	r := &rotation{before: readBinding(t)}
 	var address atomic.Value
-	forward(life, testcluster.InstanceName+"-redis-0", &address)
+	forward(life, testcluster.OperatorNamespace, testcluster.InstanceName+"-redis-0", &address)
 	r.stop = startLoad(life, address.Load().(string))
 	spec := lockNamespace(redisNamespace)
 	spec.Object["spec"] = map[string]any{"credentials": map[string]any{"rotationCounter": int64(1), "overlap": overlap.String()}}
@@ -89,7 +89,7 @@ func (r *rotation) finish(t *testing.T) {
 		t.Errorf("the load acquired %d times, which is no load", acquired)
 	}
 	var address atomic.Value
-	forward(t, testcluster.InstanceName+"-redis-0", &address)
+	forward(t, testcluster.OperatorNamespace, testcluster.InstanceName+"-redis-0", &address)
 	if err := login(ctx, address.Load().(string), r.before); err == nil || !redis.HasErrorPrefix(err, "WRONGPASS") {
 		t.Errorf("the old password after the overlap: %v, want WRONGPASS", err)
 	}
