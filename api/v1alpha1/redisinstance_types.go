@@ -447,6 +447,7 @@ type ExternalServer struct {
 	// +optional
 	// +kubebuilder:default=Operator
 	// +kubebuilder:validation:Enum=Operator;Static
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="aclManagement is immutable, since nobody would take the users back: create another RedisInstance"
 	ACLManagement ACLManagement `json:"aclManagement,omitempty"`
 
 	// tenantCredentials are how all applications log in, for aclManagement Static. They are written into every binding.
@@ -584,7 +585,7 @@ const (
 	CapabilityACL Capability = "ACL"
 	// CapabilityFunctions: applications call functions. Without it they run scripts that the operator loaded.
 	CapabilityFunctions Capability = "Functions"
-	// CapabilityDurable: it keeps every write that it acknowledged.
+	// CapabilityDurable: it keeps every write that it acknowledged, and grants locks at once after a restart.
 	CapabilityDurable Capability = "Durable"
 )
 

@@ -11,8 +11,10 @@ import (
 
 // memory is what the status of a RedisInstance tells of the server's past.
 type memory struct {
-	epoch           uint64
-	runID           string
+	epoch uint64
+	runID string
+	// durable: at the last look the server would have kept every write that it acknowledged. What its data say of that may be older than that look.
+	durable         bool
 	quarantineUntil time.Time // zero is none
 	longestTTL      time.Duration
 	// remaining is how long this process has still to wait until a quarantine is over.
@@ -60,7 +62,7 @@ func decide(m memory, f found, now time.Time) plan {
 		}
 	}
 	sameRun := m.runID != "" && m.runID == f.runID
-	kept := f.selfArm || sameRun || (f.armed > 0 && f.armed == f.epoch)
+	kept := sameRun || (f.selfArm && (m.durable || m.epoch == 0)) || (f.armed > 0 && f.armed == f.epoch)
 	switch {
 	case m.epoch == 0:
 		if f.bound && (f.epoch == 0 || f.incomplete) {

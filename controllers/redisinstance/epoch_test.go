@@ -44,7 +44,10 @@ func TestDecide(t *testing.T) {
 			memory{epoch: 7, runID: "a", longestTTL: hour}, found{epoch: 7, highest: 7, runID: "a"}, true, 7, time.Time{}, false,
 		},
 		"a durable server restarted": {
-			memory{epoch: 7, runID: "a", longestTTL: hour}, found{epoch: 7, highest: 7, runID: "b", selfArm: true}, true, 7, time.Time{}, false,
+			memory{epoch: 7, durable: true, runID: "a", longestTTL: hour}, found{epoch: 7, highest: 7, runID: "b", selfArm: true}, true, 7, time.Time{}, false,
+		},
+		"a server restarted that did not keep everything at the last look": {
+			memory{epoch: 7, runID: "a", longestTTL: hour}, found{epoch: 7, highest: 7, runID: "b", selfArm: true}, false, 1_800_000_000, end, true,
 		},
 		"a server that keeps little restarted": {
 			memory{epoch: 7, runID: "a", longestTTL: hour}, found{epoch: 7, highest: 7, runID: "b"}, false, 1_800_000_000, end, true,
@@ -90,7 +93,7 @@ func TestDecide(t *testing.T) {
 			memory{epoch: 9, runID: "a", quarantineUntil: past, longestTTL: hour}, found{runID: "b", selfArm: true}, false, 1_800_000_000, end, true,
 		},
 		"the operator died after it ended the quarantine": {
-			memory{epoch: 9, runID: "a", quarantineUntil: past, longestTTL: hour}, found{epoch: 9, highest: 9, runID: "b", selfArm: true}, true, 9, time.Time{}, false,
+			memory{epoch: 9, durable: true, runID: "a", quarantineUntil: past, longestTTL: hour}, found{epoch: 9, highest: 9, runID: "b", selfArm: true}, true, 9, time.Time{}, false,
 		},
 		"the operator died after that, and a server that keeps little restarted": {
 			memory{epoch: 9, runID: "a", quarantineUntil: past, longestTTL: hour}, found{epoch: 9, highest: 9, runID: "b"}, false, 1_800_000_000, end, true,

@@ -215,6 +215,18 @@ func losses() []loss {
 			happen: func(c *casualty) *redistest.Server { return c.run() },
 		},
 		{
+			// The file from before says of itself that it is complete.
+			name: "nothing was written to the file for a while", armsItself: true,
+			prepare: func(c *casualty) {
+				if err := c.operatorOn(c.server).ConfigSet(c.t.Context(), "appendonly", "no").Err(); err != nil {
+					c.t.Fatal(err)
+				}
+				c.reconcile()
+				c.wantReady()
+			},
+			happen: func(c *casualty) *redistest.Server { return c.run() },
+		},
+		{
 			name: "the tail of the file is gone", config: everySecond, prepare: nothing,
 			happen: func(c *casualty) *redistest.Server {
 				c.flush()

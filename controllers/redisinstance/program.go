@@ -6,6 +6,7 @@ package redisinstance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -167,7 +168,10 @@ func (c *Controller) programUsers(ctx context.Context, instance *v1alpha1.RedisI
 }
 
 func memoryOf(instance *v1alpha1.RedisInstance) memory {
-	m := memory{epoch: uint64(max(instance.Status.Epoch, 0)), runID: instance.Status.RunID}
+	m := memory{
+		epoch: uint64(max(instance.Status.Epoch, 0)), runID: instance.Status.RunID,
+		durable: slices.Contains(instance.Status.Capabilities, v1alpha1.CapabilityDurable),
+	}
 	if until := instance.Status.QuarantineUntil; until != nil {
 		m.quarantineUntil = until.Time
 	}
@@ -198,7 +202,7 @@ func capabilities(instance *v1alpha1.RedisInstance, server redisadmin.Server) []
 	}{
 		{Isolated(instance), v1alpha1.CapabilityACL},
 		{server.Functions, v1alpha1.CapabilityFunctions},
-		{durable(server, instance.Status), v1alpha1.CapabilityDurable},
+		{selfArms(server, instance.Status), v1alpha1.CapabilityDurable},
 	} {
 		if c.has {
 			found = append(found, c.capability)

@@ -279,6 +279,7 @@ func TestUnsupportedServers(t *testing.T) {
 		"good":         {redisadmin.Server{Primary: true, Functions: true}, ""},
 		"a cluster":    {redisadmin.Server{Primary: true, Functions: true, Cluster: true}, "cluster mode"},
 		"a replica":    {redisadmin.Server{Functions: true}, "replica"},
+		"an old one":   {redisadmin.Server{Primary: true, Scripts: true, Engine: "Redis", Version: "6.2.14"}, "keeps loaded scripts over a restart"},
 		"only scripts": {redisadmin.Server{Primary: true, Scripts: true}, ""},
 		"neither":      {redisadmin.Server{Primary: true, Engine: "Redis", Version: "7.2"}, "Grant it FUNCTION, or SCRIPT"},
 	} {

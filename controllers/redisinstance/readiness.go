@@ -107,6 +107,8 @@ func unsupported(server redisadmin.Server) error {
 		why = "The server runs in cluster mode, which is not supported. Use a single server."
 	case !server.Primary:
 		why = "The server is a replica. Name its primary."
+	case !server.Functions && older(server):
+		why = fmt.Sprintf("%s %s has no functions, and keeps loaded scripts over a restart, so nothing would tell that it may have lost locks. Use Redis 7.0 or Valkey 7.2, or newer.", server.Engine, server.Version)
 	case !server.Functions && !server.Scripts:
 		why = fmt.Sprintf("%s %s lets the operator's user load neither functions nor scripts. Grant it FUNCTION, or SCRIPT on a server without functions.", server.Engine, server.Version)
 	default:

@@ -108,13 +108,19 @@ func putRightMessage(changes []settingChange) string {
 var oldest = map[string][2]int{"Redis": {7, 0}, "Valkey": {7, 2}}
 
 func tooOld(o observation) (reason, message string) {
-	floor := oldest[o.server.Engine]
-	version, ok := majorMinor(o.server.Version)
-	if !ok || slices.Compare(version[:], floor[:]) >= 0 {
+	if !older(*o.server) {
 		return "", ""
 	}
+	floor := oldest[o.server.Engine]
 	return v1alpha1.ReasonVersionTooOld, fmt.Sprintf("%s %s is older than %d.%d, the oldest version that is tested. Update the server.",
 		o.server.Engine, o.server.Version, floor[0], floor[1])
+}
+
+// older reports whether a server is older than those that are tested.
+func older(server redisadmin.Server) bool {
+	floor := oldest[server.Engine]
+	version, ok := majorMinor(server.Version)
+	return ok && slices.Compare(version[:], floor[:]) < 0
 }
 
 func majorMinor(version string) (parsed [2]int, ok bool) {
