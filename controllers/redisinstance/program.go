@@ -133,15 +133,13 @@ func (c *Controller) programUsers(ctx context.Context, instance *v1alpha1.RedisI
 	if err != nil {
 		return serverProblem(err)
 	}
-	boot := map[string]redisproto.User{}
+	var boot map[string]redisproto.User
 	if instance.Spec.Mode == v1alpha1.ModeManaged {
 		users, err := c.readBootUsers(ctx, instance)
 		if err != nil {
 			return err
 		}
-		for _, user := range users {
-			boot[user.Name] = user
-		}
+		boot = byName(users)
 	}
 	// After the names were read: a user is made for objects that the same cache had, so one that is being made is not taken for a stray one.
 	all := &v1alpha1.RedisInstanceList{}

@@ -104,15 +104,12 @@ func (c *Controller) inspect(ctx context.Context, admin *redisadmin.Client, in i
 		return userCount{}, err
 	}
 	present := sets.New(in.names...)
-	for name, user := range in.boot {
-		if !in.tenants.users.Has(name) || present.Has(name) {
-			continue
-		}
-		if _, err := admin.EnsureUser(ctx, user); err != nil {
-			return userCount{}, err //nolint:wrapcheck // redisadmin says what was done.
-		}
-		present.Insert(name)
+	lost := sets.KeySet(in.boot).Intersection(in.tenants.users).Difference(present)
+	restored, err := c.restoreUsers(ctx, admin, in.instance, sets.List(lost))
+	if err != nil {
+		return userCount{}, err
 	}
+	present = present.Union(restored)
 	wanted := in.wantedUsers()
 	count := userCount{wanted: len(wanted)}
 	var here []string
@@ -127,8 +124,11 @@ func (c *Controller) inspect(ctx context.Context, admin *redisadmin.Client, in i
 		round.tenant = batch[len(batch)-1]
 	}
 	again := round.wrong.Intersection(sets.New(here...)).Difference(sets.New(batch...))
-	wrong, err := compareUsers(ctx, admin, append(batch, sets.List(again)...), wanted, in.boot)
+	changed, wrong, err := compareUsers(ctx, admin, append(batch, sets.List(again)...), wanted, in.boot)
 	if err != nil {
+		return userCount{}, err
+	}
+	if _, err := c.restoreUsers(ctx, admin, in.instance, changed); err != nil {
 		return userCount{}, err
 	}
 	round.wrong = wrong
@@ -155,11 +155,11 @@ func (in inspection) wantedUsers() map[string]redisproto.User {
 	return users
 }
 
-// compareUsers returns those of the users with these names that are not as wanted. One that the ACL file has is put right.
-func compareUsers(ctx context.Context, admin *redisadmin.Client, names []string, wanted, boot map[string]redisproto.User) (wrong sets.Set[string], err error) {
+// compareUsers returns those of the users with these names that are not as wanted: changed ones, which the ACL file has, and wrong ones.
+func compareUsers(ctx context.Context, admin *redisadmin.Client, names []string, wanted, boot map[string]redisproto.User) (changed []string, wrong sets.Set[string], err error) {
 	found, err := admin.GetUsers(ctx, names...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // redisadmin says what was done.
+		return nil, nil, err //nolint:wrapcheck // redisadmin says what was done.
 	}
 	wrong = sets.New[string]()
 	for _, name := range names {
@@ -168,14 +168,60 @@ func compareUsers(ctx context.Context, admin *redisadmin.Client, names []string,
 		switch {
 		case inFile && exists && user.Matches(known):
 		case inFile:
-			if _, err := admin.EnsureUser(ctx, known); err != nil {
-				return nil, err //nolint:wrapcheck // As above.
-			}
+			changed = append(changed, name)
 		case !exists, !user.MatchesRules(wanted[name]):
 			wrong.Insert(name)
 		}
 	}
-	return wrong, nil
+	return changed, wrong, nil
+}
+
+// restoreUsers makes users of a managed server what its ACL file says now, and returns those that the file has.
+//
+// Tenants changes users at the same time, the file first and then the server. So the file is read again after the server was written: if it says the
+// same, whoever changes it later writes the server later, too.
+func (c *Controller) restoreUsers(ctx context.Context, admin *redisadmin.Client, instance *v1alpha1.RedisInstance, names []string) (sets.Set[string], error) {
+	restored := sets.New[string]()
+	written := map[string]redisproto.User{}
+	for again := len(names) > 0; again; {
+		again = false
+		users, err := c.readBootUsers(ctx, instance)
+		if err != nil {
+			return nil, err
+		}
+		file := byName(users)
+		for _, name := range names {
+			want, inFile := file[name]
+			last, wrote := written[name]
+			switch {
+			case inFile && wrote && slices.Equal(last.PasswordHashes, want.PasswordHashes) && slices.Equal(last.Rules, want.Rules):
+				continue
+			case inFile:
+				_, err = admin.EnsureUser(ctx, want)
+				written[name] = want
+				restored.Insert(name)
+			case wrote:
+				_, err = admin.DeleteUser(ctx, name, redisadmin.UserMark(keyRoot, string(instance.UID)))
+				delete(written, name)
+				restored.Delete(name)
+			default:
+				continue
+			}
+			if err != nil {
+				return nil, err //nolint:wrapcheck // redisadmin says what was done.
+			}
+			again = true
+		}
+	}
+	return restored, nil
+}
+
+func byName(users []redisproto.User) map[string]redisproto.User {
+	named := make(map[string]redisproto.User, len(users))
+	for _, user := range users {
+		named[user.Name] = user
+	}
+	return named
 }
 
 // sweep deletes users whose LockNamespace or RedisInstance is gone. Users of people, of other RedisInstances, and of a LockNamespace that is
