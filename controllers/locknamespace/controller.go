@@ -226,22 +226,12 @@ func (c *Controller) refuse(ctx context.Context, lns *v1alpha1.LockNamespace, t 
 			lns.Namespace, lns.Name, redisinstance.PrefixOf(lns), e.holder.Namespace, e.holder.Name)
 		o.instance = e.instance
 	}
-	if t.recorded && e.instance != nil && e.instance.UID == t.uid && takesBack(v.reason) {
+	if t.recorded && e.instance != nil && e.instance.UID == t.uid && redisinstance.TakesBack(v.reason) {
 		if err := c.tenants.Revoke(ctx, e.instance, usernameOf(lns)); err != nil {
 			return o, reconcile.Result{}, fmt.Errorf("revoke the user: %w", err)
 		}
 	}
 	return o, reconcile.Result{}, nil
-}
-
-// takesBack reports whether access that was granted ends for a reason. Asking for too much takes nothing away.
-func takesBack(reason string) bool {
-	switch reason {
-	case v1alpha1.ReasonNotAllowedByInstance, v1alpha1.ReasonPrefixTaken,
-		v1alpha1.ReasonShareNotGranted, v1alpha1.ReasonShareOwnerNotReady, v1alpha1.ReasonShareOwnerMoved:
-		return true
-	}
-	return false
 }
 
 // record makes the decision last before anything is made that follows from it. The version that was read has to be the present one, so

@@ -108,10 +108,10 @@ func TestTheNetworkPolicyAdmitsTheOperatorAndAcceptedNamespaces(t *testing.T) {
 	}
 	// LockNamespaces of two namespaces, and one that is not accepted.
 	for _, name := range []string{"a", "b"} {
-		b.accept(b.application(name), metav1.ConditionTrue)
+		b.accept(b.application(name), metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	}
 	refused := b.application("refused")
-	b.accept(refused, metav1.ConditionFalse)
+	b.accept(refused, metav1.ConditionFalse, v1alpha1.ReasonNotAllowedByInstance)
 	others := admitted()
 	if len(others) != 1 || others[0].PodSelector != nil {
 		t.Fatalf("admitted are %+v", others)
@@ -122,10 +122,10 @@ func TestTheNetworkPolicyAdmitsTheOperatorAndAcceptedNamespaces(t *testing.T) {
 	}
 }
 
-func (b *bench) accept(a *application, status metav1.ConditionStatus) {
+func (b *bench) accept(a *application, status metav1.ConditionStatus, reason string) {
 	b.t.Helper()
 	a.setStatus(func(s *v1alpha1.LockNamespaceStatus) {
-		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: status, Reason: "Test", LastTransitionTime: metav1.Now()}}
+		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, LastTransitionTime: metav1.Now()}}
 	})
 }
 

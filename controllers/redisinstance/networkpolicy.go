@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -23,7 +22,7 @@ type Pods struct {
 	Labels    map[string]string
 }
 
-// desiredNetworkPolicy admits the operator and the namespaces with an accepted LockNamespace, and nobody else. The kubelet's probes run in the
+// desiredNetworkPolicy admits the operator and the namespaces of LockNamespaces that have access, and nobody else. The kubelet's probes run in the
 // pod and need no rule.
 func desiredNetworkPolicy(instance *v1alpha1.RedisInstance, operator Pods, namespaces []string) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	var peers []*networkingv1ac.NetworkPolicyPeerApplyConfiguration
@@ -52,12 +51,12 @@ func namespacesNamed(names ...string) *metav1ac.LabelSelectorApplyConfiguration 
 		WithKey(corev1.LabelMetadataName).WithOperator(metav1.LabelSelectorOpIn).WithValues(names...))
 }
 
-// admitted are the namespaces that have an accepted LockNamespace, sorted.
+// admitted are the namespaces of the LockNamespaces that have access, sorted.
 func admitted(bound []v1alpha1.LockNamespace) []string {
 	var names []string
-	for _, namespace := range bound {
-		if meta.IsStatusConditionTrue(namespace.Status.Conditions, v1alpha1.ConditionAccepted) {
-			names = append(names, namespace.Namespace)
+	for i := range bound {
+		if !revoked(&bound[i]) {
+			names = append(names, bound[i].Namespace)
 		}
 	}
 	slices.Sort(names)

@@ -67,16 +67,20 @@ func TestFsyncOfTheSpec(t *testing.T) {
 
 func TestNamespacesThatAreAdmitted(t *testing.T) {
 	t.Parallel()
-	namespace := func(name string, accepted metav1.ConditionStatus) v1alpha1.LockNamespace {
+	namespace := func(name string, accepted metav1.ConditionStatus, reason string) v1alpha1.LockNamespace {
 		return v1alpha1.LockNamespace{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name},
-			Status:     v1alpha1.LockNamespaceStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted}}},
+			Status:     v1alpha1.LockNamespaceStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted, Reason: reason}}},
 		}
 	}
 	got := admitted([]v1alpha1.LockNamespace{
-		namespace("b", metav1.ConditionTrue), namespace("a", metav1.ConditionTrue), namespace("c", metav1.ConditionFalse), namespace("b", metav1.ConditionTrue), {},
+		namespace("b", metav1.ConditionTrue, v1alpha1.ReasonAccepted), namespace("a", metav1.ConditionTrue, v1alpha1.ReasonAccepted),
+		namespace("c", metav1.ConditionFalse, v1alpha1.ReasonNotAllowedByInstance), namespace("b", metav1.ConditionTrue, v1alpha1.ReasonAccepted),
+		// What is bound and asks for too much keeps its access.
+		namespace("d", metav1.ConditionFalse, v1alpha1.ReasonTTLAboveInstanceMaximum), namespace("e", metav1.ConditionFalse, v1alpha1.ReasonTTLAboveOwnerMaximum),
+		namespace("f", metav1.ConditionFalse, v1alpha1.ReasonPrefixTaken), namespace("g", metav1.ConditionFalse, v1alpha1.ReasonShareNotGranted),
 	})
-	if !slices.Equal(got, []string{"a", "b"}) {
+	if !slices.Equal(got, []string{"a", "b", "d", "e"}) {
 		t.Errorf("admitted are %v", got)
 	}
 	// An operator of unknown place and no LockNamespaces: no rule at all, since one without peers admits everybody.

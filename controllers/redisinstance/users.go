@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -142,8 +141,8 @@ func (in inspection) wantedUsers() map[string]redisproto.User {
 	users := map[string]redisproto.User{}
 	for i := range in.tenants.bound {
 		namespace := &in.tenants.bound[i]
-		if meta.IsStatusConditionFalse(namespace.Status.Conditions, v1alpha1.ConditionAccepted) {
-			continue // Its user was revoked.
+		if revoked(namespace) {
+			continue
 		}
 		prefix, known := in.tenants.prefixOf(namespace)
 		if !known {
