@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -330,4 +331,27 @@ func TestManyUsersAtATimeAreAllInTheBootFile(t *testing.T) {
 		r := &rotating{a, server, true}
 		r.wantOnly(a.object.Name, r.password())
 	}
+}
+
+// All users of a managed server share one file, which one tenant must not fill by what it writes into its own Secret.
+func TestATenantDoesNotFillTheBootFile(t *testing.T) {
+	b := newBench(t)
+	instance, server := b.managed()
+	a := &rotating{b.application(b.namespace, "billing", on(instance)), server, true}
+	a.reconcile()
+	first := a.password()
+	a.rotate()
+	a.reconcile()
+	hashes := []string{redisproto.PasswordHash(first)}
+	for n := range 3000 {
+		hashes = append(hashes, redisproto.PasswordHash(fmt.Sprint(n)))
+	}
+	update(t, a.secret(), func(s *corev1.Secret) { s.Annotations["lockstead.dev/previous-password-hashes"] = strings.Join(hashes, ",") })
+	a.reconcile()
+	a.wantReady()
+	a.wantPasswords("with too many hashes", first, a.password())
+	if size := len(b.instanceSecret("acl")["users.acl"]); size > 8<<10 {
+		t.Errorf("the file has %d bytes", size)
+	}
+	a.wantNoWrites()
 }

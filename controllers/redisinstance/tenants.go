@@ -36,7 +36,7 @@ type Tenant struct {
 	Prefix   string
 	// Password is the one that is in the binding Secret, or will be.
 	Password string
-	// Previous are the hashes of other passwords that work for a while.
+	// Previous are the hashes of other passwords that work for a while. Only the first few do, if there are many.
 	Previous []string
 	// KeepKnown lets the passwords that the user has work for a while too: pods still use them, and the Secret that told of them is gone.
 	KeepKnown bool
@@ -63,18 +63,19 @@ type Grant struct {
 	NotEnforced bool
 }
 
-// maxKnown is how many passwords Tenant.KeepKnown keeps. The oldest come first: the newer ones of an operator that ended before it wrote the
-// Secret, again and again, are nobody's.
-const maxKnown = 4
+// maxPrevious is how many passwords work beside the one of the Secret. All users share one ACL file, so no tenant may fill it. The oldest come
+// first: the newer ones of an operator that ended before it wrote the Secret, again and again, are nobody's.
+const maxPrevious = 4
 
 // hashes are the passwords of the user, when known are those that it has on the server.
 func (t Tenant) hashes(known []string) (previous, all []string) {
 	password := redisproto.PasswordHash(t.Password)
 	previous = slices.Clone(t.Previous)
 	if t.KeepKnown {
-		previous = append(previous, known[:min(len(known), maxKnown)]...)
+		previous = append(previous, known...)
 	}
 	previous = slices.DeleteFunc(previous, func(hash string) bool { return hash == password })
+	previous = previous[:min(len(previous), maxPrevious)]
 	return previous, append(slices.Clone(previous), password)
 }
 
