@@ -447,7 +447,7 @@ type ExternalServer struct {
 	// +optional
 	// +kubebuilder:default=Operator
 	// +kubebuilder:validation:Enum=Operator;Static
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="aclManagement is immutable, since nobody would take the users back: create another RedisInstance"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf || self == 'Operator'",message="aclManagement cannot become Static, since nobody would take the users back: create another RedisInstance"
 	ACLManagement ACLManagement `json:"aclManagement,omitempty"`
 
 	// tenantCredentials are how all applications log in, for aclManagement Static. They are written into every binding.

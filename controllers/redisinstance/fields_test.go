@@ -225,7 +225,7 @@ func TestEveryFieldConvergesOrIsRefused(t *testing.T) {
 		}},
 		{field: "external.aclManagement", of: elsewhere, change: func(s *spec) {
 			s.External.ACLManagement, s.External.TenantCredentials = v1alpha1.ACLManagementStatic, &v1alpha1.TenantCredentials{SecretName: "app"}
-		}, refused: "aclManagement is immutable"},
+		}, refused: "aclManagement cannot become Static"},
 		{field: "external.aclManagement", of: elsewhere, change: func(s *spec) { s.External.ACLManagement = v1alpha1.ACLManagementStatic }, refused: "tenantCredentials belong to aclManagement: Static"},
 		{field: "external.tenantCredentials.secretName", of: shared, change: func(s *spec) { s.External.TenantCredentials.SecretName = "other" }, effect: func(b *bench) bool {
 			return strings.Contains(b.wantUnavailable(v1alpha1.ReasonCredentialsInvalid), "Secret other does not exist")
