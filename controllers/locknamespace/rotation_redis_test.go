@@ -346,7 +346,9 @@ func TestATenantDoesNotFillTheBootFile(t *testing.T) {
 	for n := range 3000 {
 		hashes = append(hashes, redisproto.PasswordHash(fmt.Sprint(n)))
 	}
-	update(t, a.secret(), func(s *corev1.Secret) { s.Annotations["lockstead.dev/previous-password-hashes"] = strings.Join(hashes, ",") })
+	update(t, a.secret(), func(s *corev1.Secret) {
+		s.Annotations["lockstead.dev/previous-password-hashes"] = strings.Join(hashes, ",")
+	})
 	a.reconcile()
 	a.wantReady()
 	a.wantPasswords("with too many hashes", first, a.password())
