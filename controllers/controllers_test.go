@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -221,20 +222,14 @@ func TestRedisInARunningOperator(t *testing.T) {
 	}
 
 	// The label of a namespace decides, and its change is noticed.
-	environment.Get(t, instance)
-	instance.Spec.AllowedNamespaces = v1alpha1.AllowedNamespaces{
-		From: v1alpha1.NamespacesSelector, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"locks": "yes"}},
-	}
-	if err := environment.Admin.Update(t.Context(), instance); err != nil {
-		t.Fatal(err)
-	}
+	update(t, instance, func() {
+		instance.Spec.AllowedNamespaces = v1alpha1.AllowedNamespaces{
+			From: v1alpha1.NamespacesSelector, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"locks": "yes"}},
+		}
+	})
 	awaitReason(t, lns, v1alpha1.ReasonNotAllowedByInstance)
 	labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	environment.Get(t, labelled)
-	labelled.Labels["locks"] = "yes"
-	if err := environment.Admin.Update(t.Context(), labelled); err != nil {
-		t.Fatal(err)
-	}
+	update(t, labelled, func() { labelled.Labels["locks"] = "yes" })
 	awaitReason(t, lns, v1alpha1.ReasonReady)
 
 	if err := environment.Admin.Delete(t.Context(), lns); err != nil {
@@ -243,5 +238,18 @@ func TestRedisInARunningOperator(t *testing.T) {
 	await(t, instance, &v1alpha1.RedisInstanceList{}, "counting none", func(seen *v1alpha1.RedisInstance) bool { return seen.Status.LockNamespaces == 0 })
 	if user := server.Admin(t).Do(t.Context(), "ACL", "GETUSER", lns.Status.Username).Val(); user != nil {
 		t.Errorf("the user of the deleted LockNamespace is still there: %v", user)
+	}
+}
+
+// update changes an object that the operator may write at the same time.
+func update(t *testing.T, object client.Object, change func()) {
+	t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		environment.Get(t, object)
+		change()
+		return environment.Admin.Update(t.Context(), object)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
