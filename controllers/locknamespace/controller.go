@@ -226,7 +226,7 @@ func (c *Controller) refuse(ctx context.Context, lns *v1alpha1.LockNamespace, t 
 			lns.Namespace, lns.Name, redisinstance.PrefixOf(lns), e.holder.Namespace, e.holder.Name)
 		o.instance = e.instance
 	}
-	if t.recorded && e.instance != nil && e.instance.UID == t.uid && redisinstance.TakesBack(v.reason) {
+	if t.recorded && e.instance != nil && e.instance.UID == t.uid && v1alpha1.RevokesAccess(v.reason) {
 		if err := c.tenants.Revoke(ctx, e.instance, usernameOf(lns)); err != nil {
 			return o, reconcile.Result{}, fmt.Errorf("revoke the user: %w", err)
 		}

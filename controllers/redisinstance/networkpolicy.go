@@ -55,7 +55,7 @@ func namespacesNamed(names ...string) *metav1ac.LabelSelectorApplyConfiguration 
 func admitted(bound []v1alpha1.LockNamespace) []string {
 	var names []string
 	for i := range bound {
-		if !revoked(&bound[i]) {
+		if !bound[i].AccessRevoked() {
 			names = append(names, bound[i].Namespace)
 		}
 	}

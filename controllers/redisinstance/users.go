@@ -141,7 +141,7 @@ func (in inspection) wantedUsers() map[string]redisproto.User {
 	users := map[string]redisproto.User{}
 	for i := range in.tenants.bound {
 		namespace := &in.tenants.bound[i]
-		if revoked(namespace) {
+		if namespace.AccessRevoked() {
 			continue
 		}
 		prefix, known := in.tenants.prefixOf(namespace)
