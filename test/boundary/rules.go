@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	rootModule    = "github.com/lockstead/lockstead"
-	libraryModule = rootModule + "/pkg"
-	frontModule   = rootModule + "/pkg/lockstead"
+	rootModule     = "github.com/lockstead/lockstead"
+	libraryModule  = rootModule + "/pkg"
+	frontModule    = rootModule + "/pkg/lockstead"
+	adaptersModule = rootModule + "/pkg/adapters"
 )
 
 // goPackage is what the rules need to know about a package.
@@ -52,7 +53,9 @@ func violations(p goPackage) []string {
 		case isKubernetes(dep) && !within(p.Path, frontModule):
 			report(dep, "only module pkg/lockstead may depend on Kubernetes")
 		case within(dep, frontModule) && !within(p.Path, frontModule):
-			report(dep, "module pkg must not depend on module pkg/lockstead")
+			report(dep, "modules pkg and pkg/adapters must not depend on module pkg/lockstead")
+		case within(dep, adaptersModule) && !within(p.Path, adaptersModule):
+			report(dep, "modules pkg and pkg/lockstead must not depend on module pkg/adapters")
 		case standardOnly(p.Path) && !isStandard(dep) && !within(dep, libraryModule):
 			report(dep, "this package may use the standard library only")
 		case strings.HasPrefix(dep, "testing") && !testSupport(p.Path) && isStandard(dep):
@@ -61,7 +64,7 @@ func violations(p goPackage) []string {
 	}
 	for _, dep := range p.TestImports {
 		if isOperator(dep) || (isKubernetes(dep) && !within(p.Path, frontModule)) {
-			report(dep, "the tests of the library must not import the operator or, in module pkg, Kubernetes")
+			report(dep, "the tests of the library must not import the operator or, outside module pkg/lockstead, Kubernetes")
 		}
 	}
 	return found
