@@ -7,6 +7,7 @@ require (
 	github.com/lockstead/lockstead/pkg v0.0.0
 	github.com/lockstead/lockstead/pkg/lockstead v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
+	go.uber.org/goleak v1.3.0
 	k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver v0.37.0
 	k8s.io/apimachinery v0.37.2
