@@ -5,7 +5,6 @@ package redisinstance_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,17 +18,9 @@ import (
 // onSmallDisk is a server whose files cannot grow beyond 256 KiB, after which a write fails as on a full disk.
 func onSmallDisk(t *testing.T, config ...string) *redistest.Server {
 	t.Helper()
-	name := os.Getenv(redistest.BinaryVariable)
-	if name == "" {
-		name = "redis-server"
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	script := filepath.Join(t.TempDir(), "server")
 	// Without the trap the server would be ended by the signal, and not see the error. The unit of POSIX shells is 512 bytes.
-	text := "#!/bin/sh\ntrap '' XFSZ\nulimit -f 512\nexec " + path + ` "$@"` + "\n"
+	text := "#!/bin/sh\ntrap '' XFSZ\nulimit -f 512\nexec " + redistest.Binary(t, "") + ` "$@"` + "\n"
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil { //nolint:gosec // It is run.
 		t.Fatal(err)
 	}

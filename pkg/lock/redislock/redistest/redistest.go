@@ -82,7 +82,7 @@ func Start(t testing.TB, opts *Options) *Server {
 	if opts != nil {
 		o = *opts
 	}
-	s := &Server{binary: binary(t, o.Binary), dir: t.TempDir(), cluster: o.cluster, sentinel: o.sentinel, password: cmp.Or(o.password, rand.Text()), certificates: o.Certificates}
+	s := &Server{binary: Binary(t, o.Binary), dir: t.TempDir(), cluster: o.cluster, sentinel: o.sentinel, password: cmp.Or(o.password, rand.Text()), certificates: o.Certificates}
 	for name, lines := range s.files(t, o) {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(lines), 0o600); err != nil {
 			t.Fatalf("redistest: %v", err)
@@ -125,7 +125,8 @@ func (s *Server) files(t testing.TB, o Options) map[string]string {
 	return map[string]string{"users.acl": acl, configFile: strings.Join(append(config, o.Config...), "\n") + "\n"}
 }
 
-func binary(t testing.TB, wanted string) string {
+// Binary is the path of the server that Start runs for an Options.Binary; "" is the default.
+func Binary(t testing.TB, wanted string) string {
 	t.Helper()
 	list, err := programs(os.Getenv)
 	if err != nil {
