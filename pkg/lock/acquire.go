@@ -14,7 +14,30 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
 
-func (c *Client) acquire(ctx context.Context, key string, ttl, wait time.Duration) (*Handle, error) {
+// observedAcquire tells the observers of an acquire. Must says that the caller cannot go on without the lock.
+func (c *Client) observedAcquire(ctx context.Context, key string, ttl, wait time.Duration, must bool) (*Handle, error) {
+	start := c.clock.Now()
+	if c.observers.none() {
+		return c.acquire(ctx, ctx, key, ttl, wait, must, start)
+	}
+	callCtx := c.observers.acquireStart(ctx, AcquireStartEvent{Key: key, TTL: ttl, Wait: wait})
+	h, err := c.acquire(ctx, callCtx, key, ttl, wait, must, start)
+	e := AcquireEndEvent{Key: key, Outcome: c.outcomeOf(callCtx, err, OutcomeGranted), Waited: c.clock.Now().Sub(start), Err: err}
+	if h != nil {
+		e.Token, e.PassedOn = h.token, h.chain.passes > 0
+	}
+	c.observers.acquireEnd(callCtx, e)
+	if h != nil {
+		h.announced()
+	}
+	return h, err
+}
+
+// acquire sends its requests with ctx; the handle has the values of holdCtx.
+func (c *Client) acquire(holdCtx, ctx context.Context, key string, ttl, wait time.Duration, must bool, start clock.Instant) (*Handle, error) {
+	if must && wait == 0 {
+		return nil, &InvalidError{Argument: "wait", Problem: "is 0: use TryAcquire for one attempt that does not wait"}
+	}
 	if err := validateKey(key); err != nil {
 		return nil, err
 	}
@@ -31,18 +54,20 @@ func (c *Client) acquire(ctx context.Context, key string, ttl, wait time.Duratio
 	if err := ctx.Err(); err != nil {
 		return nil, &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: err}
 	}
-	start := c.clock.Now()
 	var h *Handle
 	if wait == 0 {
-		h, err = c.attempt(ctx, key, ttl)
+		h, err = c.attempt(holdCtx, ctx, key, ttl)
 	} else {
-		h, err = c.waitFor(ctx, key, ttl, start.Add(wait))
+		h, err = c.waitFor(holdCtx, ctx, key, ttl, start.Add(wait))
+	}
+	if held, ok := errors.AsType[*HeldError](err); ok && must {
+		err = &WaitTimeoutError{Key: key, Wait: wait, Held: held}
 	}
 	waited := c.clock.Now().Sub(start)
 	switch {
 	case err == nil:
 		c.log.DebugContext(ctx, "lock acquired", "key", key, "token", h.token.String(), "ttl", h.TTL(), "waited", waited)
-	case errors.Is(err, ErrHeld) && wait > 0:
+	case wait > 0:
 		c.log.WarnContext(ctx, "wait for a lock ended without it", "key", key, "waited", waited, "error", err)
 	default:
 		c.log.DebugContext(ctx, "lock not acquired", "key", key, "waited", waited, "error", err)
@@ -52,8 +77,8 @@ func (c *Client) acquire(ctx context.Context, key string, ttl, wait time.Duratio
 
 // attempt sends one acquire. Whatever happens, an acquisition that the store may have recorded and the caller does not get is
 // released by its id in the background.
-func (c *Client) attempt(ctx context.Context, key string, ttl time.Duration) (*Handle, error) {
-	h := newHandle(ctx, c, key, newID())
+func (c *Client) attempt(holdCtx, ctx context.Context, key string, ttl time.Duration) (*Handle, error) {
+	h := newHandle(holdCtx, c, key, newID())
 	attemptCtx, cancel := context.WithTimeout(ctx, min(c.options.AttemptTimeout, ttl))
 	defer cancel()
 	sent := c.clock.Now()
@@ -65,13 +90,17 @@ func (c *Client) attempt(ctx context.Context, key string, ttl time.Duration) (*H
 			return h, nil
 		}
 		c.cleanup.release(key, h.id, max(ttl, grant.TTL))
-		return nil, err
+	} else {
+		h.abandon()
+		if errors.Is(err, ErrUnknown) {
+			c.cleanup.release(key, h.id, ttl)
+		}
+		err = tellContexts(ctx, "acquire", err)
 	}
-	h.abandon()
-	if errors.Is(err, ErrUnknown) {
-		c.cleanup.release(key, h.id, ttl)
+	if ctx.Err() == nil && c.err() == nil {
+		c.observers.fault(ctx, key, "acquire", err)
 	}
-	return nil, tellContexts(ctx, "acquire", err)
+	return nil, err
 }
 
 // request asks the store for what h is to be.
@@ -86,8 +115,8 @@ func (c *Client) request(h *Handle, ttl time.Duration) driver.AcquireRequest {
 }
 
 // waitFor queues for the key within the process.
-func (c *Client) waitFor(ctx context.Context, key string, ttl time.Duration, until clock.Instant) (h *Handle, err error) {
-	q, w := c.queues.join(ctx, key, ttl)
+func (c *Client) waitFor(holdCtx, ctx context.Context, key string, ttl time.Duration, until clock.Instant) (h *Handle, err error) {
+	q, w := c.queues.join(holdCtx, key, ttl)
 	defer func() {
 		// A lock that was passed to this waiter just as it gave up is its own.
 		if h = c.queues.leave(key, q, w, h); h != nil {
@@ -168,7 +197,7 @@ func (c *Client) ask(ctx context.Context, key string, q *queue, w *waiter, until
 					return nil, err
 				}
 			}
-			return c.attempt(ctx, key, w.ttl)
+			return c.attempt(w.ctx, ctx, key, w.ttl)
 		}
 		select {
 		case h := <-w.passed:
@@ -202,6 +231,9 @@ func (c *Client) subscribe(ctx context.Context, q *queue, key string, left time.
 	subscription, err := c.waiter.Subscribe(subscribeCtx, c.qualify(key))
 	if err != nil {
 		c.log.DebugContext(ctx, "no notification of a release; the poll serves", "key", key, "error", err)
+		if ctx.Err() == nil {
+			c.observers.fault(ctx, key, "subscribe", err)
+		}
 		return false
 	}
 	q.subscription = subscription

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
 
@@ -44,6 +45,7 @@ func (u *cleanup) release(key, id string, ttl time.Duration) {
 	defer u.mu.Unlock()
 	if u.closed || u.pending >= maxCleanups {
 		u.client.log.Warn("no background release of a lock with an unknown outcome; it ends by its TTL", "key", key, "ttl", ttl)
+		u.tell(CleanupEvent{Key: key, Outcome: OutcomeDropped})
 		return
 	}
 	u.pending++
@@ -53,15 +55,23 @@ func (u *cleanup) release(key, id string, ttl time.Duration) {
 			defer u.mu.Unlock()
 			u.pending--
 		}()
-		u.run(key, id, ttl)
+		start := u.client.clock.Now()
+		outcome := u.run(key, id, start.Add(ttl))
+		u.tell(CleanupEvent{Key: key, Outcome: outcome, Took: u.client.clock.Now().Sub(start)})
 	})
 }
 
-// run repeats the release with a growing pause. The store's answer "not the holder" is not final at first: the lost acquire may
+// tell does not wait for the observers, since close waits for what is under way.
+func (u *cleanup) tell(e CleanupEvent) {
+	if o := &u.client.observers; !o.none() {
+		go o.cleanup(context.Background(), e)
+	}
+}
+
+// run repeats the release until the record has run out at end, with a growing pause. The store's answer "not the holder" is not final at first: the lost acquire may
 // still be on its way, and be applied after the release that overtook it.
-func (u *cleanup) run(key, id string, ttl time.Duration) {
+func (u *cleanup) run(key, id string, end clock.Instant) Outcome {
 	c := u.client
-	end := c.clock.Now().Add(ttl)
 	notHolder := 0
 	for pause := cleanupFirst; c.clock.Now() < end; pause = min(2*pause, cleanupLongest) {
 		ctx, cancel := context.WithTimeout(u.ctx, c.options.ReleaseTimeout)
@@ -71,21 +81,24 @@ func (u *cleanup) run(key, id string, ttl time.Duration) {
 		case err == nil:
 			c.log.Debug("lock with an unknown outcome released", "key", key)
 			c.queues.wake(key)
-			return
+			return OutcomeReleased
 		case errors.Is(err, driver.ErrNotHolder):
 			if notHolder++; notHolder == cleanupNotHolder {
-				return
+				return OutcomeNotHolder
 			}
+		case !c.observers.none() && u.ctx.Err() == nil:
+			go c.observers.fault(context.Background(), key, "release", err)
 		}
 		timer := c.clock.NewTimer(pause)
 		select {
 		case <-timer.C():
 		case <-u.ctx.Done():
 			timer.Stop()
-			return
+			return OutcomeDropped
 		}
 	}
 	c.log.Debug("lock with an unknown outcome left to its TTL", "key", key)
+	return OutcomeExpired
 }
 
 // close waits for the releases under way until ctx ends, then breaks them off.

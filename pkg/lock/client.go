@@ -28,8 +28,10 @@ type Client struct {
 	options Options
 	clock   clock.Clock
 	log     *slog.Logger
-	queues  queues
-	cleanup cleanup
+	// observers are called outside of all mutexes.
+	observers observers
+	queues    queues
+	cleanup   cleanup
 	// renewals is for the handles of Do.
 	renewals renewals
 
@@ -56,16 +58,17 @@ func New(d driver.Driver, prefix string, options *Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		driver:  d,
-		waiter:  waiter,
-		passer:  passer,
-		limits:  limits,
-		prefix:  prefix,
-		options: resolved,
-		clock:   resolved.Clock,
-		log:     resolved.Logger,
-		held:    make(map[*Handle]struct{}),
-		failed:  make(chan struct{}),
+		driver:    d,
+		waiter:    waiter,
+		passer:    passer,
+		limits:    limits,
+		prefix:    prefix,
+		options:   resolved,
+		clock:     resolved.Clock,
+		log:       resolved.Logger,
+		observers: newObservers(resolved.Observers, resolved.Logger),
+		held:      make(map[*Handle]struct{}),
+		failed:    make(chan struct{}),
 	}
 	c.queues.init()
 	c.cleanup.init(c)
@@ -86,20 +89,13 @@ func New(d driver.Driver, prefix string, options *Options) (*Client, error) {
 //
 // The lock is not reentrant: a caller that holds key and asks again waits for itself and then fails.
 func (c *Client) TryAcquire(ctx context.Context, key string, ttl, wait time.Duration) (*Handle, error) {
-	return c.acquire(ctx, key, ttl, wait)
+	return c.observedAcquire(ctx, key, ttl, wait, false)
 }
 
 // Acquire is TryAcquire for callers that cannot go on without the lock: a wait of 0 is refused, and a wait that ends without the lock is a
 // *WaitTimeoutError, which matches ErrHeld.
 func (c *Client) Acquire(ctx context.Context, key string, ttl, wait time.Duration) (*Handle, error) {
-	if wait == 0 {
-		return nil, &InvalidError{Argument: "wait", Problem: "is 0: use TryAcquire for one attempt that does not wait"}
-	}
-	h, err := c.acquire(ctx, key, ttl, wait)
-	if held, ok := errors.AsType[*HeldError](err); ok {
-		return nil, &WaitTimeoutError{Key: key, Wait: wait, Held: held}
-	}
-	return h, err
+	return c.observedAcquire(ctx, key, ttl, wait, true)
 }
 
 // Inspect tells who holds key, for people: the answer may be out of date when it arrives, so never decide by it.

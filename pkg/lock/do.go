@@ -25,20 +25,38 @@ type DoOptions struct {
 // The context of fn ends with ctx, and with the lock: then its cause is a *LostError, and fn should stop. Do returns only after fn has.
 // The error is that of TryAcquire if fn did not run, otherwise that of fn, joined with a *LostError if the lock ended before fn
 // returned. A fault while releasing is logged and not returned: the work is done.
-func (c *Client) Do(ctx context.Context, key string, fn func(ctx context.Context, h *Handle) error, options *DoOptions) (err error) {
+func (c *Client) Do(ctx context.Context, key string, fn func(ctx context.Context, h *Handle) error, options *DoOptions) error {
 	var o DoOptions
 	if options != nil {
 		o = *options
 	}
+	if c.observers.none() {
+		_, err := c.do(ctx, key, fn, o)
+		return err
+	}
+	start := c.clock.Now()
+	ctx = c.observers.doStart(ctx, DoStartEvent{Key: key, Options: o})
+	e := DoEndEvent{Key: key, Ran: true, Panicked: true}
+	defer func() {
+		e.Took = c.clock.Now().Sub(start)
+		c.observers.doEnd(ctx, e)
+	}()
+	e.Ran, e.Err = c.do(ctx, key, fn, o)
+	e.Panicked = false
+	return e.Err
+}
+
+// do reports also whether fn was called.
+func (c *Client) do(ctx context.Context, key string, fn func(ctx context.Context, h *Handle) error, o DoOptions) (ran bool, err error) {
 	if o.MaxHold < 0 {
-		return &InvalidError{Argument: "MaxHold", Problem: fmt.Sprintf("%s is negative", o.MaxHold)}
+		return false, &InvalidError{Argument: "MaxHold", Problem: fmt.Sprintf("%s is negative", o.MaxHold)}
 	}
 	if o.MaxHold == 0 {
 		o.MaxHold = c.options.MaxTTL
 	}
 	h, err := c.TryAcquire(ctx, key, o.TTL, o.Wait)
 	if err != nil {
-		return err
+		return false, err
 	}
 	workCtx, cancel := context.WithCancelCause(h.Context())
 	defer cancel(nil)
@@ -52,5 +70,5 @@ func (c *Client) Do(ctx context.Context, key string, fn func(ctx context.Context
 			err = errors.Join(err, releaseErr)
 		}
 	}()
-	return fn(workCtx, h)
+	return true, fn(workCtx, h)
 }

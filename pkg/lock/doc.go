@@ -51,6 +51,12 @@
 // do it in one conditional write, a release passes the lock to the head, with an acquisition id and a token of its own; after 16 passes or 100 ms
 // the lock is released for everyone, so that other processes get their turn.
 //
+// # Watching it
+//
+// Options.Logger gets the times of every acquire and hold at Debug, and at Warn every lost lock and every wait that ended without the lock. Options.Observers
+// are told of the same, and of renewals and faults of the store, for metrics and traces; without any they cost nothing. Neither gets a secret, but both get
+// keys: hash what is sensitive before it becomes a key.
+//
 // # Backends
 //
 // Package redislock keeps locks in one Redis or Valkey server, leaselock in Kubernetes Leases, memlock in the memory of one

@@ -5,7 +5,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -41,6 +40,10 @@ type Handle struct {
 	deadline clock.Instant
 	timer    clock.Timer
 	loss     *LostError // set when lost
+	// held is for how long, set when lost.
+	held time.Duration
+	// known says that the observers were told of the grant, and so are to be told of the end.
+	known bool
 
 	releaseOnce sync.Once
 	releaseErr  error
@@ -147,10 +150,33 @@ func (h *Handle) loseLocked(reason LossReason, cause error) {
 	h.cancel(h.loss)
 	h.stopTimer()
 	if wasHeld {
+		h.held = h.client.clock.Now().Sub(h.sent)
 		h.client.unregister(h)
 		h.client.queues.wake(h.key)
-		h.client.log.Warn("lock lost", "key", h.key, "token", h.token.String(), "reason", string(reason), "error", h.loss)
+		h.client.log.Warn("lock lost", "key", h.key, "token", h.token.String(), "reason", string(reason), "held", h.held, "error", h.loss)
 	}
+	if h.known {
+		go h.tellEnd(h.held, h.loss)
+	}
+}
+
+// announced notes that the observers were told of the grant, and tells them of a loss meanwhile.
+func (h *Handle) announced() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.known = true
+	if h.state == stateLost {
+		go h.tellEnd(h.held, h.loss)
+	}
+}
+
+// tellEnd tells the observers how the lock ended; loss is nil if it was released.
+func (h *Handle) tellEnd(held time.Duration, loss *LostError) {
+	e := HoldEndEvent{Key: h.key, Token: h.token, Held: held}
+	if loss != nil {
+		e.Reason, e.Err = loss.Reason, loss
+	}
+	h.client.observers.holdEnd(h.ctx, e)
 }
 
 func (h *Handle) stopTimer() {
@@ -221,152 +247,4 @@ func (h *Handle) Err() error {
 		return nil
 	}
 	return context.Cause(h.ctx)
-}
-
-// Renew asks the store for ttl from now on; 0 means the TTL of the last grant or renewal. Success moves the deadline and never changes the token.
-// A renewal never takes a lock that was lost: then the error is a *LostError at once. After any other error the handle goes on until its
-// old deadline, and Renew may be called again. A ttl that ends before the present deadline shortens it before anything is sent.
-func (h *Handle) Renew(ctx context.Context, ttl time.Duration) error {
-	h.renewing.Lock()
-	defer h.renewing.Unlock()
-	a, err := h.prepare(ttl)
-	if err != nil {
-		return err
-	}
-	c := h.client
-	attemptCtx, cancel := context.WithTimeout(ctx, min(c.options.AttemptTimeout, a.limit()))
-	defer cancel()
-	renewal, err := c.driver.Renew(attemptCtx, a.request(h))
-	return h.settle(a, renewal, tellContexts(ctx, "renew", err))
-}
-
-// attempt is a renewal that is about to be sent.
-type attempt struct {
-	sent clock.Instant
-	ttl  time.Duration
-}
-
-// limit is the time for an answer: a quarter of the TTL leaves room for more attempts before the deadline.
-func (a attempt) limit() time.Duration { return max(a.ttl/4, MinTTL/2) }
-
-func (a attempt) request(h *Handle) driver.RenewRequest {
-	return driver.RenewRequest{Key: h.client.qualify(h.key), ID: h.id, TTL: a.ttl}
-}
-
-// prepare is what comes before a renewal is sent; h.renewing is held.
-func (h *Handle) prepare(ttl time.Duration) (attempt, error) {
-	c := h.client
-	ttl, err := resolveTTL(ttl, h.TTL(), c.options.MaxTTL, c.limits)
-	if err != nil {
-		return attempt{}, err
-	}
-	a := attempt{sent: c.clock.Now(), ttl: ttl}
-	return a, h.shorten(deadline(a.sent, ttl))
-}
-
-// settle is what comes after a renewal was answered, or not.
-func (h *Handle) settle(a attempt, renewal driver.Renewal, err error) error {
-	switch {
-	case errors.Is(err, driver.ErrNotHolder), errors.Is(err, driver.ErrForeign):
-		h.lose(LossNotHolder, err)
-		return h.Err()
-	case err != nil:
-		return err
-	}
-	return h.extend(a.sent, max(a.ttl, renewal.TTL))
-}
-
-// shorten moves the deadline forward to before, if that is earlier, and reports how a handle that is over ended.
-func (h *Handle) shorten(before clock.Instant) error {
-	if err := h.Err(); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state == stateHeld && before < h.deadline {
-		h.deadline = before
-		h.stopTimer()
-		h.arm(h.client.clock.Now())
-	}
-	return nil
-}
-
-func (h *Handle) extend(sent clock.Instant, ttl time.Duration) error {
-	if err := h.Err(); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state != stateHeld {
-		return context.Cause(h.ctx)
-	}
-	h.ttl = ttl
-	h.deadline = deadline(sent, ttl)
-	h.stopTimer()
-	h.arm(h.client.clock.Now())
-	return nil
-}
-
-// Release ends the lock. Call it when the guarded work has returned: first the handle becomes invalid and its context ends, then the store is told.
-// The store is told on a context of its own, bounded by Options.ReleaseTimeout, so a cancelled ctx still releases. Release frees
-// nothing but this acquisition, and may be called any number of times; all calls return the same.
-//
-// The error is nil, a *LostError if the lock had ended before (the section was not exclusive for all of its time), or a fault
-// of the store: then the release goes on in the background, and at the latest the TTL frees the key. No error undoes the work, so most
-// callers only log it.
-func (h *Handle) Release(ctx context.Context) error {
-	h.releaseOnce.Do(func() { h.releaseErr = h.release(ctx) })
-	return h.releaseErr
-}
-
-func (h *Handle) release(ctx context.Context) error {
-	c := h.client
-	lost := h.end()
-	h.renewing.Lock()
-	defer h.renewing.Unlock()
-	held := c.clock.Now().Sub(h.sent)
-	releaseCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.ReleaseTimeout)
-	defer cancel()
-	var told bool
-	var err error
-	if lost == nil {
-		told, err = c.passOn(releaseCtx, h)
-	}
-	if !told {
-		err = c.driver.Release(releaseCtx, driver.ReleaseRequest{Key: c.qualify(h.key), ID: h.id})
-		c.queues.wake(h.key)
-	}
-	switch {
-	case lost != nil:
-		c.log.WarnContext(ctx, "lock released after it was lost: the section was not exclusive for all of its time", "key", h.key, "token", h.token.String(), "held", held, "error", lost)
-		return lost
-	case err == nil:
-		c.log.DebugContext(ctx, "lock released", "key", h.key, "token", h.token.String(), "held", held)
-		return nil
-	case errors.Is(err, driver.ErrNotHolder), errors.Is(err, driver.ErrForeign):
-		lost := &LostError{Key: h.key, Reason: LossNotHolder, Err: err}
-		c.log.WarnContext(ctx, "lock was not ours any more when it was released: the section was not exclusive for all of its time", "key", h.key, "token", h.token.String(), "held", held, "error", lost)
-		return lost
-	default:
-		c.cleanup.release(h.key, h.id, h.TTL())
-		c.log.WarnContext(ctx, "release of a lock failed; it goes on in the background, and at the latest the TTL frees the key", "key", h.key, "token", h.token.String(), "held", held, "error", err)
-		return tellContexts(releaseCtx, "release", err)
-	}
-}
-
-// end makes the handle invalid before the store is told, and returns how it was lost if it was.
-func (h *Handle) end() error {
-	h.Valid()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state == stateHeld {
-		h.state = stateReleased
-		h.cancel(ErrReleased)
-		h.stopTimer()
-		h.client.unregister(h)
-	}
-	if h.loss != nil {
-		return h.loss
-	}
-	return nil
 }

@@ -32,9 +32,11 @@ type Options struct {
 	ReleaseTimeout time.Duration
 	// Owner is shown to people who inspect a lock; at most 256 bytes. Defaults to pod (or host), namespace and process id.
 	Owner string
-	// Logger gets Debug records with key and durations, and Warn records for lost locks and waits that ended without the lock. Defaults to no
-	// logging.
+	// Logger gets Debug records with key and durations, Warn records for lost locks and waits that ended without the lock, and Error records for
+	// observers that panic. Defaults to no logging.
 	Logger *slog.Logger
+	// Observers are told of every acquire, hold, renewal and release, in this order; nil ones are left out. Defaults to none, which costs nothing.
+	Observers []*Observer
 	// Clock is for tests. Defaults to clock.Boot.
 	Clock clock.Clock
 }

@@ -84,5 +84,8 @@ func (c *Client) giveBack(ctx context.Context, h *Handle, ttl time.Duration) {
 	c.queues.wake(h.key)
 	if err != nil && !errors.Is(err, driver.ErrNotHolder) {
 		c.cleanup.release(h.key, h.id, ttl)
+		if !c.observers.none() {
+			go c.observers.fault(ctx, h.key, "release", err)
+		}
 	}
 }

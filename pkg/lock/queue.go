@@ -38,6 +38,7 @@ type queue struct {
 
 // waiter is a goroutine that waits.
 type waiter struct {
+	// ctx has the values for the handle.
 	ctx context.Context
 	ttl time.Duration
 	// turn is closed when the waiter becomes the head.

@@ -161,18 +161,27 @@ func (r *renewals) split(due []*renewal) [][]*renewal {
 	return batches
 }
 
-// run sends a batch and schedules what comes after.
+// run sends a batch and schedules what comes after. The observers are told when nothing waits for it any more.
 func (r *renewals) run(batch []*renewal) {
+	for _, report := range r.send(batch) {
+		if report.handle != nil {
+			report.tell(report.handle.ctx)
+		}
+	}
+}
+
+func (r *renewals) send(batch []*renewal) []renewalReport {
 	defer r.ended()
 	if len(batch) == 1 {
 		defer r.slot(batch[0].handle)()
 	}
 	if r.batcher != nil {
-		r.together(batch)
-		return
+		return r.together(batch)
 	}
 	h := batch[0].handle
-	r.done(batch[0], h.Renew(h.ctx, 0))
+	report := h.renew(h.ctx, 0)
+	r.done(batch[0], report.err)
+	return []renewalReport{report}
 }
 
 // slot waits for its turn to renew one handle, but not for long, and returns how to end it.
@@ -191,7 +200,7 @@ func (r *renewals) slot(h *Handle) (end func()) {
 // errBusy is the outcome for a handle that its owner renews at the same time.
 var errBusy = errors.New("another renewal of the lock is under way")
 
-func (r *renewals) together(batch []*renewal) {
+func (r *renewals) together(batch []*renewal) []renewalReport {
 	c := r.client
 	limit := c.options.AttemptTimeout
 	sending := make([]*renewal, 0, len(batch))
@@ -213,7 +222,7 @@ func (r *renewals) together(batch []*renewal) {
 		sending, attempts, requests = append(sending, k), append(attempts, a), append(requests, a.request(h))
 	}
 	if len(sending) == 0 {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -230,12 +239,15 @@ func (r *renewals) together(batch []*renewal) {
 		})
 		defer context.AfterFunc(k.handle.ctx, finish[i])()
 	}
+	reports := make([]renewalReport, len(sending))
 	for i, outcome := range r.batcher.RenewBatch(ctx, requests) {
 		k := sending[i]
 		err := k.handle.settle(attempts[i], outcome.Renewal, tellContexts(context.Background(), "renew", outcome.Err))
+		reports[i] = k.handle.report(attempts[i], err)
 		finish[i]()
 		r.done(k, err)
 	}
+	return reports
 }
 
 // done schedules the next renewal, unless there is to be none.
