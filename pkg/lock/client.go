@@ -98,20 +98,6 @@ func (c *Client) Acquire(ctx context.Context, key string, ttl, wait time.Duratio
 	return c.observedAcquire(ctx, key, ttl, wait, true)
 }
 
-// Inspect tells who holds key, for people: the answer may be out of date when it arrives, so never decide by it.
-func (c *Client) Inspect(ctx context.Context, key string) (driver.Holding, error) {
-	if err := validateKey(key); err != nil {
-		return driver.Holding{}, err
-	}
-	if err := c.err(); err != nil {
-		return driver.Holding{}, err
-	}
-	attemptCtx, cancel := context.WithTimeout(ctx, c.options.AttemptTimeout)
-	defer cancel()
-	holding, err := c.driver.Inspect(attemptCtx, c.qualify(key))
-	return holding, tellContexts(ctx, "inspect", err)
-}
-
 // Fail ends the client because its backend is not the right one any more: every handle is lost, waiters return, and every later call returns cause.
 // lockstead.Open calls it with ErrBackendChanged when the binding names another backend.
 func (c *Client) Fail(cause error) {

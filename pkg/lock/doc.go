@@ -32,11 +32,14 @@
 //	  ┌──── Held ────────► Released   Context ends with ErrReleased
 //	  │      │
 //	  │      │ deadline passed, store says no, record changed by hand,
-//	Renew    │ backend changed, maximum hold
+//	Renew    │ taken away by ForceRelease, backend changed, maximum hold
 //	         ▼
 //	        Lost(reason)              Context ends with a *LostError
 //
 // Both ends are final: a handle never becomes valid again, and a renewal never takes back a lock that was lost.
+//
+// Client.ForceRelease frees a key for people who know that its holder is stuck. It is the one call that breaks exclusion on purpose: the holder learns of it
+// at its next renewal, or at once where the store tells, and until then both may work. Its token is less than that of whoever comes next.
 //
 // # Outcomes
 //

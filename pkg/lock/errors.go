@@ -29,6 +29,9 @@ var (
 	ErrLost = errors.New("lock was lost")
 	// ErrReleased: the handle was released. It is the cause of Handle.Context after a release.
 	ErrReleased = errors.New("lock was released")
+	// ErrNotHeld: ForceRelease found nobody to take the lock from, or another holder than the one that was asked for. The error is a
+	// *NotHeldError. Nothing was changed.
+	ErrNotHeld = errors.New("lock is not held")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("lock client is closed")
 	// ErrInvalid: an argument was refused before any I/O. The error is an *InvalidError.
@@ -111,3 +114,21 @@ func (e *WaitTimeoutError) Error() string {
 
 // Unwrap gives the last answer of the store.
 func (e *WaitTimeoutError) Unwrap() error { return e.Held }
+
+// NotHeldError says that there was no such holder. It matches ErrNotHeld.
+type NotHeldError struct {
+	// Key is the application's key.
+	Key string
+	// ID is the acquisition that was to lose the lock, "" if it was whoever holds it.
+	ID string
+}
+
+func (e *NotHeldError) Error() string {
+	if e.ID == "" {
+		return fmt.Sprintf("nobody holds lock %q", e.Key)
+	}
+	return fmt.Sprintf("acquisition %s does not hold lock %q any more: look again at who does", e.ID, e.Key)
+}
+
+// Is matches ErrNotHeld.
+func (e *NotHeldError) Is(target error) bool { return target == ErrNotHeld }

@@ -112,6 +112,9 @@ type Holding struct {
 	// Owner is what the holder gave as AcquireRequest.Owner.
 	Owner string
 	Token Token
+	// Since is the wall-clock time of the grant, by the clock of the store where it has one, else by the holder's. It is for display only. Zero
+	// when the store does not know.
+	Since time.Time
 	// Remaining is the time until the record runs out by itself, zero when the store does not know.
 	Remaining time.Duration
 }

@@ -54,7 +54,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 type StoreError struct {
 	// Outcome is ErrUnavailable or ErrUnknown.
 	Outcome error
-	// Op is what was asked: "acquire", "pass", "renew", "release", "inspect", "subscribe".
+	// Op is what was asked: "acquire", "pass", "renew", "release", "inspect", "list", "force-release", "subscribe".
 	Op string
 	// Reason is a short constant word for metrics and tests, for example "not-armed", "permission", "oom", "timeout".
 	Reason string

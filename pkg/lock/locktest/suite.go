@@ -49,6 +49,8 @@ type Harness struct {
 	NoNotification bool
 	// NoPass says that the driver is no driver.Passer. The suite fails where this is not true, so that no test is left out by accident.
 	NoPass bool
+	// NoList and NoForceRelease say that the driver is no driver.Lister and no driver.ForceReleaser; they are checked as NoPass is.
+	NoList, NoForceRelease bool
 }
 
 // Fault disturbs the path between a driver and its store. Every method stays in force until Heal.
@@ -83,6 +85,8 @@ func Run(t *testing.T, h Harness) {
 		{"outcome", outcomeTests},
 		{"wait", waitTests},
 		{"pass", passTests(h)},
+		{"list", listTests(h)},
+		{"force", forceTests(h)},
 		{"token", tokenTests},
 		{"key", keyTests},
 		{"duration", durationTests},

@@ -34,16 +34,24 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver = (*Driver)(nil)
-	_ driver.Waiter = (*Driver)(nil)
-	_ driver.Passer = (*Driver)(nil)
+	_ driver.Driver        = (*Driver)(nil)
+	_ driver.Waiter        = (*Driver)(nil)
+	_ driver.Passer        = (*Driver)(nil)
+	_ driver.Lister        = (*Driver)(nil)
+	_ driver.ForceReleaser = (*Driver)(nil)
 )
 
 type record struct {
 	id      string
 	owner   string
 	token   driver.Token
+	since   time.Time
+	onLost  func(error)
 	expires clock.Instant
+}
+
+func (r record) holding(now clock.Instant) driver.Holding {
+	return driver.Holding{Held: true, ID: r.id, Owner: r.owner, Token: r.token, Since: r.since, Remaining: r.expires.Sub(now)}
 }
 
 // New makes an empty store.
@@ -96,7 +104,10 @@ func (d *Driver) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant
 func (d *Driver) grant(req driver.AcquireRequest, now clock.Instant) driver.Grant {
 	d.sequence++
 	token := driver.Token{Epoch: 1, Sequence: d.sequence}
-	d.records[req.Key] = record{id: req.ID, owner: req.Owner, token: token, expires: now.Add(req.TTL)}
+	d.records[req.Key] = record{
+		id: req.ID, owner: req.Owner, token: token, onLost: req.OnLost, expires: now.Add(req.TTL),
+		since: time.Now(), //nolint:forbidigo // For display.
+	}
 	return driver.Grant{Token: token, TTL: req.TTL}
 }
 
@@ -128,11 +139,16 @@ func (d *Driver) Release(ctx context.Context, req driver.ReleaseRequest) error {
 	if !held || r.id != req.ID {
 		return driver.ErrNotHolder
 	}
-	delete(d.records, req.Key)
-	for s := range d.waiting[req.Key] {
+	d.free(req.Key)
+	return nil
+}
+
+// free forgets the holder and wakes the waiters; d.mu is held.
+func (d *Driver) free(key driver.Key) {
+	delete(d.records, key)
+	for s := range d.waiting[key] {
 		s.signal()
 	}
-	return nil
 }
 
 // Inspect implements driver.Driver.
@@ -147,7 +163,7 @@ func (d *Driver) Inspect(ctx context.Context, key driver.Key) (driver.Holding, e
 	if !held {
 		return driver.Holding{}, nil
 	}
-	return driver.Holding{Held: true, ID: r.id, Owner: r.owner, Token: r.token, Remaining: r.expires.Sub(now)}, nil
+	return r.holding(now), nil
 }
 
 // Close implements driver.Driver; there is nothing to end.
