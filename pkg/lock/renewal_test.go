@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,6 +151,35 @@ func TestAHangingRenewalCostsNobodyElseTheLock(t *testing.T) {
 					})
 				}
 				work.Wait()
+			})
+		})
+	}
+}
+
+// A renewal that fails is tried again while the lock is valid, and says nothing about later locks on the key.
+func TestRenewalsGoOnAfterSomeFailed(t *testing.T) {
+	for name, batches := range map[string]bool{"in batches": true, "one by one": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, c := newBatching(t)
+				if !batches {
+					c = newClient(t, b.hooked, &lock.Options{Clock: clock.Monotonic()})
+				}
+				var failures atomic.Int32
+				b.beforeRenew = func(context.Context, driver.RenewRequest) error {
+					if failures.Add(1) <= 3 {
+						return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: "renew", Reason: "dial", Err: errors.New("refused")}
+					}
+					return nil
+				}
+				for range 2 {
+					var work sync.WaitGroup
+					hold(t, &work, c, "k", 3*time.Second, time.Minute)
+					work.Wait()
+				}
+				if failures.Load() < 40 {
+					t.Errorf("%d renewals in two minutes of a TTL of 3 s", failures.Load())
+				}
 			})
 		})
 	}

@@ -16,6 +16,7 @@ var expiryTests = []test{
 	{"a holder that vanished is followed after its TTL", testExpiry},
 	{"the handle ends before the key is granted again", testLossBeforeRegrant},
 	{"V8 the context ends by itself when the store cannot be reached", testLossWithoutStore},
+	{"V8 do tells its function before another is granted the key", testDoWithoutStore},
 	{"a context of the wait that ends does not end the hold", testWaitContextIsNotHoldContext},
 }
 
@@ -70,6 +71,32 @@ func testLossWithoutStore(t *testing.T, s *suite) {
 	wantLost(t, h, lock.LossDeadline)
 	fault.Heal()
 	mustRelease(t, s.ctx, mustTry(t, s.ctx, b, "order:1", longTTL, patience))
+}
+
+// testDoWithoutStore cuts a holder off from the store alone, while its lock is being renewed. Another replica is granted the key by expiry, and
+// by then the function must have been told, whatever answers are still missing.
+func testDoWithoutStore(t *testing.T, s *suite) {
+	d, fault := s.NewFaulty(t)
+	a := s.clientOn(t, d, &lock.Options{ReleaseTimeout: time.Second})
+	b := s.client(t, nil)
+	err := a.Do(s.ctx, "order:1", func(ctx context.Context, h *lock.Handle) error {
+		fault.HoldResponses()
+		next, err := b.TryAcquire(s.ctx, "order:1", longTTL, patience)
+		if err != nil {
+			t.Errorf("the key did not become free: %v", err)
+			return nil
+		}
+		if !errors.Is(context.Cause(ctx), lock.ErrLost) {
+			t.Errorf("another holds the key, and the function was told %v", context.Cause(ctx))
+		}
+		if !h.Token().Less(next.Token()) {
+			t.Errorf("token %s of the next holder is not greater than %s", next.Token(), h.Token())
+		}
+		fault.Heal()
+		return next.Release(s.ctx)
+	}, &lock.DoOptions{TTL: s.short()})
+	fault.Heal()
+	wantError(t, err, lock.ErrLost)
 }
 
 func testWaitContextIsNotHoldContext(t *testing.T, s *suite) {

@@ -215,18 +215,23 @@ func (c countedPasses) Pass(ctx context.Context, req driver.PassRequest) (driver
 	return grant, err
 }
 
+// testPassInTurns holds the key until all goroutines queue for it, so that there is somebody to pass it to however fast the store is.
 func testPassInTurns(t *testing.T, s *suite) {
 	const processes, goroutines, rounds = 2, 6, 4
 	var made, inside atomic.Int32
 	var mu sync.Mutex
 	seen := growing{t: t}
 	ids := map[string]bool{}
-	var work sync.WaitGroup
+	first := s.client(t, nil)
+	h := mustTry(t, s.ctx, first, "order:1", longTTL, 0)
+	var work, begun sync.WaitGroup
+	begun.Add(processes * goroutines)
 	for range processes {
 		d := s.NewDriver(t)
 		c := s.clientOn(t, countedPasses{d, asPasser(t, d), &made}, nil)
 		for range goroutines {
 			work.Go(func() {
+				begun.Done()
 				for range rounds {
 					h, err := c.Acquire(s.ctx, "order:1", longTTL, patience)
 					if err != nil {
@@ -248,6 +253,10 @@ func testPassInTurns(t *testing.T, s *suite) {
 			})
 		}
 	}
+	begun.Wait()
+	_, err := first.TryAcquire(s.ctx, "order:1", longTTL, 300*time.Millisecond)
+	wantError(t, err, lock.ErrHeld)
+	mustRelease(t, s.ctx, h)
 	work.Wait()
 	if len(ids) != processes*goroutines*rounds {
 		t.Errorf("%d acquisition ids for %d grants", len(ids), processes*goroutines*rounds)

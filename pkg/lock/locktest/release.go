@@ -18,6 +18,7 @@ var releaseTests = []test{
 	{"release is idempotent", testReleaseIdempotent},
 	{"a retried release does not free a newer acquisition of the same process", testRetriedRelease},
 	{"the handle is over before the store is told", testReleaseOrder},
+	{"a release that meets a renewal leaves nothing behind", testReleaseDuringRenewal},
 	{"a record taken away by hand is reported on release", testReleaseOfRemoved},
 }
 
@@ -94,6 +95,32 @@ func testReleaseOrder(t *testing.T, s *suite) {
 	fault.Heal()
 	await(t, "the release", released)
 	mustRelease(t, s.ctx, mustTry(t, s.ctx, s.client(t, nil), "order:1", longTTL, patience))
+}
+
+// testReleaseDuringRenewal releases while renewals are being sent: none of them may bring the record back.
+func testReleaseDuringRenewal(t *testing.T, s *suite) {
+	c := s.client(t, nil)
+	for range 20 {
+		h := mustTry(t, s.ctx, c, "order:1", longTTL, 0)
+		renewed, over := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(over)
+			first := sync.OnceFunc(func() { close(renewed) })
+			for h.Renew(s.ctx, 0) == nil {
+				first()
+			}
+		}()
+		await(t, "a renewal", renewed)
+		mustRelease(t, s.ctx, h)
+		await(t, "the end of the renewals", over)
+		holding, err := c.Inspect(s.ctx, "order:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if holding.Held {
+			t.Fatalf("a renewal brought the released lock back: %+v", holding)
+		}
+	}
 }
 
 func testReleaseOfRemoved(t *testing.T, s *suite) {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -197,6 +198,25 @@ func TestALockOutlivesTheMoveOfItsSlot(t *testing.T) {
 				t.Errorf("token %s was granted after %s", after.Token, before.Token)
 			}
 		})
+	}
+}
+
+// Renewals that are sent together may be of any keys of a lock namespace: they are single commands, and all keys of a namespace lie in one slot.
+func TestABatchOfRenewalsCrossesNoSlots(t *testing.T) {
+	t.Parallel()
+	cluster := startCluster(t, binding.AccessFunctions)
+	cluster.Prepare(t, prefix, epoch)
+	d := openOnCluster(t, cluster, nil, nil)
+	var batch []driver.RenewRequest
+	for i := range 50 {
+		req := request(fmt.Sprint("order:", i))
+		mustAcquire(t, d, req)
+		batch = append(batch, renew(req))
+	}
+	for i, outcome := range d.RenewBatch(t.Context(), batch) {
+		if outcome.Err != nil || outcome.Renewal.TTL != longTTL {
+			t.Errorf("renewal %d: %+v", i, outcome)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiservertest"
@@ -110,6 +111,23 @@ func TestNoRequestIsRepeatedBehindTheDriver(t *testing.T) {
 				t.Errorf("the create was sent %d times", n)
 			}
 		})
+	}
+}
+
+// The limiter of the application's config lets nothing through, as one does that is busy with a thousand other requests. Locks have no part in it.
+func TestTheApplicationsRateLimiterDelaysNoLock(t *testing.T) {
+	b := newBench(t)
+	busy := rest.CopyConfig(b.config)
+	busy.QPS, busy.Burst, busy.RateLimiter = 0.001, 1, flowcontrol.NewFakeNeverRateLimiter()
+	d := newDriver(t, busy, b.namespace, nil)
+	h := b.acquire(d, time.Minute)
+	for range 3 {
+		if err := b.renew(h, time.Minute); err != nil {
+			t.Fatalf("renewal: %v", err)
+		}
+	}
+	if err := b.release(h); err != nil {
+		t.Errorf("release: %v", err)
 	}
 }
 
