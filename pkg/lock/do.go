@@ -20,7 +20,8 @@ type DoOptions struct {
 	MaxHold time.Duration
 }
 
-// Do runs fn while it holds key, renews the lock meanwhile, and releases it when fn has returned or panicked.
+// Do runs fn while it holds key, renews the lock meanwhile, and releases it when fn has returned or panicked. To leave the key locked for a while, fn
+// calls Handle.Leave as its last step.
 //
 // The context of fn ends with ctx, and with the lock: then its cause is a *LostError, and fn should stop. Do returns only after fn has.
 // The error is that of TryAcquire if fn did not run, otherwise that of fn, joined with a *LostError if the lock ended before fn

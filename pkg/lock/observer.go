@@ -39,7 +39,7 @@ type Observer struct {
 	// DoStart and DoEnd surround every Do, from before its acquire until after its release.
 	DoStart func(ctx context.Context, e DoStartEvent) context.Context
 	DoEnd   func(ctx context.Context, e DoEndEvent)
-	// ReleaseStart and ReleaseEnd surround the first Release of a handle, which does the work. The handle is over before ReleaseStart.
+	// ReleaseStart and ReleaseEnd surround the first Release or Leave of a handle, which does the work. The handle is over before ReleaseStart.
 	ReleaseStart func(ctx context.Context, e ReleaseStartEvent) context.Context
 	ReleaseEnd   func(ctx context.Context, e ReleaseEndEvent)
 	// HoldEnd follows every AcquireEnd whose outcome was OutcomeGranted, once and after it: when the lock was released or lost.
@@ -137,12 +137,16 @@ type DoEndEvent struct {
 type ReleaseStartEvent struct {
 	Key   string
 	Token Token
+	// Rest is how long Leave leaves the key locked, 0 for Release.
+	Rest time.Duration
 }
 
 // ReleaseEndEvent is the release of a lock that ended.
 type ReleaseEndEvent struct {
 	Key   string
 	Token Token
+	// Rest is how long Leave leaves the key locked, 0 for Release.
+	Rest time.Duration
 	// Outcome is OutcomeReleased, OutcomeLost, OutcomeUnavailable, OutcomeUnknown, or OutcomeBackendChanged.
 	Outcome Outcome
 	// Took is the time from the call to its end.

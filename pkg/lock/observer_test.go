@@ -185,6 +185,23 @@ func TestObserverHearsOnceHowEveryHoldEnded(t *testing.T) {
 		want []string
 	}{
 		"released": {func(*testing.T, *hooked, *lock.Client, *lock.Handle) {}, []string{`held 1s until ""`, "release released"}},
+		"left": {
+			func(t *testing.T, _ *hooked, _ *lock.Client, h *lock.Handle) {
+				if err := h.Leave(t.Context(), time.Second); err != nil {
+					t.Error(err)
+				}
+			},
+			[]string{`held 1s until ""`, "release released"},
+		},
+		"left while the store is down": {
+			func(t *testing.T, d *hooked, _ *lock.Client, h *lock.Handle) {
+				d.beforeRenew = func(context.Context, driver.RenewRequest) error { return fault(driver.ErrUnknown, "renew") }
+				if err := h.Leave(t.Context(), time.Second); !errors.Is(err, lock.ErrUnknown) {
+					t.Error(err)
+				}
+			},
+			[]string{"fault renew test", `held 1s until ""`, "release unknown"},
+		},
 		"out of time": {
 			func(t *testing.T, _ *hooked, _ *lock.Client, _ *lock.Handle) { pause(t, 10*time.Second) },
 			[]string{`held 9.8s until "deadline"`, "release lost"},

@@ -82,6 +82,7 @@ func Run(t *testing.T, h Harness) {
 		{"expiry", expiryTests},
 		{"release", releaseTests},
 		{"renew", renewTests},
+		{"leave", leaveTests},
 		{"outcome", outcomeTests},
 		{"wait", waitTests},
 		{"pass", passTests(h)},
