@@ -87,7 +87,7 @@ func (u *cleanup) run(key, id string, end clock.Instant) Outcome {
 				return OutcomeNotHolder
 			}
 		case !c.observers.none() && u.ctx.Err() == nil:
-			go c.observers.fault(context.Background(), key, "release", err)
+			go c.observers.fault(context.Background(), key, "release", tellContexts(context.Background(), "release", err))
 		}
 		timer := c.clock.NewTimer(pause)
 		select {

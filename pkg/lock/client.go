@@ -184,6 +184,9 @@ func tellContexts(ctx context.Context, op string, err error) error {
 	if store, ok := errors.AsType[*StoreError](err); ok {
 		hidden = *store
 	}
+	if hidden.Reason == "context" { // To the driver, the time-out is its caller's.
+		hidden.Reason = "timeout"
+	}
 	if hidden.Err != nil {
 		hidden.Err = errors.New(hidden.Err.Error())
 	}

@@ -37,8 +37,8 @@ func (h *Handle) release(ctx context.Context, rest time.Duration) error {
 		loss, _ := errors.AsType[*LostError](r.err)
 		h.tellEnd(r.held, loss)
 	}
-	o.fault(ctx, h.key, "pass", r.passFault)
-	o.fault(ctx, h.key, r.op, r.fault)
+	o.fault(ctx, h.key, "pass", tellContexts(context.Background(), "pass", r.passFault))
+	o.fault(ctx, h.key, r.op, tellContexts(context.Background(), r.op, r.fault))
 	o.releaseEnd(ctx, ReleaseEndEvent{
 		Key: h.key, Token: h.token, Rest: rest, Outcome: h.client.outcomeOf(context.Background(), r.err, OutcomeReleased), Took: h.client.clock.Now().Sub(start), Err: r.err,
 	})
@@ -77,11 +77,11 @@ func (h *Handle) giveUp(ctx context.Context, lost *LostError, rest time.Duration
 		c.log.WarnContext(ctx, "lock was not ours any more when it was released: the section was not exclusive for all of its time", "key", h.key, "token", h.token.String(), "held", r.held, "error", r.err)
 	case rest > 0:
 		c.log.WarnContext(ctx, "lock was left, perhaps not for the rest that was asked: the key may stay locked for what was left of its TTL", "key", h.key, "token", h.token.String(), "held", r.held, "rest", rest, "error", err)
-		r.err = tellContexts(releaseCtx, r.op, err)
+		r.err = tellContexts(context.Background(), r.op, err)
 	default:
 		c.cleanup.release(h.key, h.id, h.TTL())
 		c.log.WarnContext(ctx, "release of a lock failed; it goes on in the background, and at the latest the TTL frees the key", "key", h.key, "token", h.token.String(), "held", r.held, "error", err)
-		r.err = tellContexts(releaseCtx, "release", err)
+		r.err = tellContexts(context.Background(), "release", err) // The caller's context has no part in it.
 	}
 	return r
 }
