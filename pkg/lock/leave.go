@@ -12,6 +12,9 @@ import (
 // MaxTTL is the longest TTL that a caller can ask for: Options.MaxTTL, or its default.
 func (c *Client) MaxTTL() time.Duration { return c.options.MaxTTL }
 
+// DefaultTTL is what TTL 0 stands for: Options.DefaultTTL, or its default.
+func (c *Client) DefaultTTL() time.Duration { return c.options.DefaultTTL }
+
 // Leave ends the lock as Release does, but the key stays locked for rest from now on, and then frees itself. It is for work that has been done and
 // must not be done again too soon: package exclusive keeps short jobs apart with it. Call it when the guarded work has returned. The handle is
 // Released afterwards: invalid, its context ended with ErrReleased, no renewal. Nothing can free the key before its time.

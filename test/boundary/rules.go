@@ -74,6 +74,7 @@ func violations(p goPackage) []string {
 func standardOnly(path string) bool {
 	return slices.Contains([]string{
 		libraryModule + "/binding",
+		libraryModule + "/exclusive",
 		libraryModule + "/lock",
 		libraryModule + "/lock/clock",
 		libraryModule + "/lock/driver",
