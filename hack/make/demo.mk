@@ -15,4 +15,7 @@ demo: ## Show three replicas share locks on Redis and on Leases, and one die.
 e2e: ## Run the end-to-end tests.
 	@export LOCKSTEAD_CLUSTER=$${LOCKSTEAD_CLUSTER:-e2e} IMAGE_REGISTRY=$(IMAGE_REGISTRY) IMAGE_TAG=$(IMAGE_TAG)
 	[[ -n "$${KEEP:-}" || "$${CLUSTER:-}" == existing ]] || trap 'hack/cluster/run down' EXIT
+	# Building what is missing takes longer on a new machine than all tests, so it comes before their time-out begins.
+	hack/helm.sh >/dev/null
+	[[ "$${CLUSTER:-}" == existing ]] || hack/cluster/run binaries >/dev/null
 	go test -tags e2e -count=1 -timeout 20m -v $(TEST_FLAGS) ./test/e2e/...
