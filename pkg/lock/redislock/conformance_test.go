@@ -19,7 +19,6 @@ func TestConformance(t *testing.T) {
 	bothAccesses(t, func(t *testing.T, access binding.Access) {
 		server := startServer(t, access)
 		locktest.Run(t, locktest.Harness{
-			NoList: true, NoForceRelease: true,
 			NewDriver: func(t *testing.T) driver.Driver { return openTenant(t, server.Addr(), access, nil) },
 			NewFaulty: func(t *testing.T) (driver.Driver, locktest.Fault) {
 				proxy := faultproxy.New(t, server.Addr())
@@ -51,7 +50,6 @@ func TestConformanceWithoutTheOperator(t *testing.T) {
 		return openClient(t, options, &redislock.Options{Access: binding.AccessScripts})
 	}
 	locktest.Run(t, locktest.Harness{
-		NoList: true, NoForceRelease: true,
 		NewDriver: func(t *testing.T) driver.Driver { return open(t, server.Addr()) },
 		NewFaulty: func(t *testing.T) (driver.Driver, locktest.Fault) {
 			proxy := faultproxy.New(t, server.Addr())

@@ -20,7 +20,7 @@ import (
 // granted are the commands that a tenant may run, spelled out once more on purpose: a rule that grants a category, or one command more, fails the tests.
 func granted(access binding.Access) []string {
 	commands := []string{
-		"get", "set", "del", "pexpire", "pttl", "incr", "publish", "subscribe", "unsubscribe", "ping", "hello", "client|setname", "time",
+		"get", "set", "del", "pexpire", "pttl", "incr", "zadd", "zrem", "zrangebyscore", "publish", "subscribe", "unsubscribe", "ping", "hello", "client|setname", "time",
 		// These the server grants everybody, since nobody is logged in before them.
 		"auth", "quit", "reset",
 	}
@@ -31,7 +31,7 @@ func granted(access binding.Access) []string {
 }
 
 // onlyRead are the granted commands that the epoch record may be read with.
-func onlyRead() []string { return []string{"get", "pttl", "fcall_ro"} }
+func onlyRead() []string { return []string{"get", "pttl", "zrangebyscore", "fcall_ro"} }
 
 // target is a key or a channel that a tenant tries to reach.
 type target struct {
@@ -48,11 +48,13 @@ func keyTargets() []target {
 	return []target{
 		{"own lock", redisproto.LockKey(theirs, "a"), everyCommand},
 		{"own counter", redisproto.SequenceKey(theirs), everyCommand},
+		{"own list of held keys", redisproto.HeldKey(theirs), everyCommand},
 		{"own epoch record", redisproto.EpochKey(theirs), func(command string) bool { return slices.Contains(onlyRead(), command) }},
 		{"own key of no use", theirs + "other", noCommand},
 		{"operator's key", redisproto.ArmKey(theirs), noCommand},
 		{"foreign lock", redisproto.LockKey(prefix, "a"), noCommand},
 		{"foreign counter", redisproto.SequenceKey(prefix), noCommand},
+		{"foreign list of held keys", redisproto.HeldKey(prefix), noCommand},
 		{"foreign epoch record", redisproto.EpochKey(prefix), noCommand},
 		{"key of nobody", "elsewhere", noCommand},
 	}
@@ -121,7 +123,7 @@ func (i *isolation) state(t *testing.T, own bool) string {
 		return digest
 	}
 	var state strings.Builder
-	for _, key := range keyTargets()[2:] {
+	for _, key := range keyTargets()[3:] {
 		value, err := i.admin.Get(t.Context(), key.name).Result()
 		ttl := i.admin.PTTL(t.Context(), key.name).Val()
 		fmt.Fprintln(&state, key.what, value, err, ttl)

@@ -36,10 +36,12 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver       = (*Driver)(nil)
-	_ driver.Waiter       = (*Driver)(nil)
-	_ driver.Passer       = (*Driver)(nil)
-	_ driver.BatchRenewer = (*Driver)(nil)
+	_ driver.Driver        = (*Driver)(nil)
+	_ driver.Waiter        = (*Driver)(nil)
+	_ driver.Passer        = (*Driver)(nil)
+	_ driver.BatchRenewer  = (*Driver)(nil)
+	_ driver.Lister        = (*Driver)(nil)
+	_ driver.ForceReleaser = (*Driver)(nil)
 )
 
 // New makes a driver on the application's own client, which stays the application's to close. A request is sent once,
@@ -113,27 +115,11 @@ func (d *Driver) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant
 func (d *Driver) Release(ctx context.Context, req driver.ReleaseRequest) error {
 	op := d.operations.release
 	m := &mark{id: req.ID}
-	keys := []string{redisproto.LockKey(req.Key.Prefix, req.Key.Name)}
-	reply, err := d.call(ctx, op, req.Key, d.options.AttemptTimeout, keys, m, m, redisproto.Channel(req.Key.Prefix, req.Key.Name))
+	reply, err := d.call(ctx, op, req.Key, d.options.AttemptTimeout, lockKeys(req.Key), m, m, redisproto.Channel(req.Key.Prefix, req.Key.Name))
 	if err != nil {
 		return err
 	}
 	return wasHolder(op.name, req.Key, reply)
-}
-
-// Inspect tells who holds the key: see driver.Driver.
-func (d *Driver) Inspect(ctx context.Context, key driver.Key) (driver.Holding, error) {
-	op := d.operations.inspect
-	// The mark is not sent: a request that only reads is never applied.
-	reply, err := d.call(ctx, op, key, d.options.AttemptTimeout, []string{redisproto.LockKey(key.Prefix, key.Name)}, &mark{})
-	if err != nil {
-		return driver.Holding{}, err
-	}
-	holding, err := decodeInspect(reply)
-	if err != nil {
-		return driver.Holding{}, malformed(op.name, err)
-	}
-	return holding, nil
 }
 
 // Subscribe tells when the key becomes free: see driver.Waiter.

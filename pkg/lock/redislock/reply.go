@@ -6,6 +6,7 @@ package redislock
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -99,9 +100,57 @@ func decodeInspect(reply any) (driver.Holding, error) {
 	case !ok || len(parts) != 2:
 		return driver.Holding{}, fmt.Errorf("answer to an inspect is %.128q, want no or two parts", fmt.Sprint(reply))
 	}
-	remaining, holder, err := decodeHolder(parts[0], parts[1])
+	return decodeHolding(parts[0], parts[1])
+}
+
+func decodeHolding(left, record any) (driver.Holding, error) {
+	remaining, holder, err := decodeHolder(left, record)
 	if err != nil {
 		return driver.Holding{}, err
 	}
-	return driver.Holding{Held: true, ID: holder.ID, Owner: holder.Owner, Token: holder.Token, Remaining: remaining}, nil
+	return driver.Holding{Held: true, ID: holder.ID, Owner: holder.Owner, Token: holder.Token, Since: holder.Since, Remaining: remaining}, nil
+}
+
+// decodeForceRelease gives the zero value when there was nobody to take the lock from.
+func decodeForceRelease(reply any) (driver.ForcedRelease, error) {
+	parts, ok := reply.([]any)
+	switch {
+	case ok && len(parts) == 0:
+		return driver.ForcedRelease{}, nil
+	case !ok || len(parts) != 4:
+		return driver.ForcedRelease{}, fmt.Errorf("answer to a forced release is %.128q, want no or four parts", fmt.Sprint(reply))
+	}
+	holding, err := decodeHolding(parts[0], parts[1])
+	if err != nil {
+		return driver.ForcedRelease{}, err
+	}
+	if parts[3] == int64(0) {
+		return driver.ForcedRelease{Holding: holding}, nil
+	}
+	fence, err := decodeToken(parts[2], parts[3])
+	return driver.ForcedRelease{Holding: holding, Fence: fence}, err
+}
+
+func decodeList(reply any) (driver.ListPage, error) {
+	parts, ok := reply.([]any)
+	if !ok || len(parts)%3 != 1 {
+		return driver.ListPage{}, fmt.Errorf("answer to a list is %.128q, want a cursor and three parts for each key", fmt.Sprint(reply))
+	}
+	next, ok := parts[0].(string)
+	if !ok {
+		return driver.ListPage{}, fmt.Errorf("cursor of a list is %.64q, want text", fmt.Sprint(parts[0]))
+	}
+	page := driver.ListPage{Next: next}
+	for key := range slices.Chunk(parts[1:], 3) {
+		name, ok := key[0].(string)
+		if !ok {
+			return driver.ListPage{}, fmt.Errorf("name of a key is %.64q, want text", fmt.Sprint(key[0]))
+		}
+		holding, err := decodeHolding(key[1], key[2])
+		if err != nil {
+			return driver.ListPage{}, err
+		}
+		page.Held = append(page.Held, driver.HeldKey{Name: name, Holding: holding})
+	}
+	return page, nil
 }

@@ -24,7 +24,7 @@ type operation struct {
 	script   redisproto.Script
 }
 
-type operations struct{ acquire, pass, renew, release, inspect operation }
+type operations struct{ acquire, pass, renew, release, forceRelease, inspect, list operation }
 
 // newOperations are those for a server that an operator looks after, or that none does.
 func newOperations(operated bool) operations {
@@ -38,6 +38,9 @@ func newOperations(operated bool) operations {
 		renew:   operation{"renew", redisproto.FunctionRenew, false, redisproto.RenewScript()},
 		release: operation{"release", redisproto.FunctionRelease, false, redisproto.ReleaseScript()},
 		inspect: operation{"inspect", redisproto.FunctionInspect, true, redisproto.InspectScript()},
+		list:    operation{"list", redisproto.FunctionList, true, redisproto.ListScript()},
+
+		forceRelease: operation{"force-release", redisproto.FunctionForceRelease, false, redisproto.ForceReleaseScript()},
 	}
 }
 

@@ -31,10 +31,10 @@ func ProbeRules() []string { return []string{"resetchannels", "-@all", "+ping"} 
 // They need a server with key permissions (Redis 7, Valkey).
 func TenantRules(prefix string, access binding.Access) []string {
 	rules := []string{
-		"resetkeys", "%RW~" + LockKey(prefix, "*"), "%RW~" + SequenceKey(prefix), "%R~" + EpochKey(prefix),
+		"resetkeys", "%RW~" + LockKey(prefix, "*"), "%RW~" + SequenceKey(prefix), "%RW~" + HeldKey(prefix), "%R~" + EpochKey(prefix),
 		"resetchannels", "&" + Channel(prefix, "*"),
 		"-@all",
-		"+get", "+set", "+del", "+pexpire", "+pttl", "+incr", // inside the functions
+		"+get", "+set", "+del", "+pexpire", "+pttl", "+incr", "+zadd", "+zrem", "+zrangebyscore", // inside the functions
 		"+publish", "+subscribe", "+unsubscribe",
 		"+ping", "+hello", "+client|setname", "+time",
 	}

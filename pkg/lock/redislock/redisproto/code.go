@@ -35,8 +35,13 @@ const (
 	FunctionPass = "lockstead_pass"
 	// FunctionRenew: keys LockKey, SequenceKey; arguments id, TTL in ms. Replies 1, or 0 if the id is not the holder's.
 	FunctionRenew = "lockstead_renew"
-	// FunctionRelease: key LockKey; arguments id, Channel. Replies 1, or 0 if the id is not the holder's.
+	// FunctionRelease: keys LockKey, SequenceKey; arguments id, Channel. Replies 1, or 0 if the id is not the holder's.
 	FunctionRelease = "lockstead_release"
+	// FunctionForceRelease: keys LockKey, SequenceKey; argument id, or "" for whoever holds the lock. Replies {remaining ms, record, epoch, sequence} of what
+	// was taken away and of a token after it, or {}.
+	FunctionForceRelease = "lockstead_force_release"
+	// FunctionList, by FCALL_RO: key SequenceKey; arguments cursor or "", limit. Replies {next cursor or "", name, remaining ms, record, name, …}.
+	FunctionList = "lockstead_list"
 	// FunctionInspect, by FCALL_RO: key LockKey. Replies {} or {remaining ms, record}.
 	FunctionInspect = "lockstead_inspect"
 	// FunctionArm: key ArmKey; arguments prefix, epoch. Replies 1; refuses an epoch that is not the record's.
@@ -121,8 +126,16 @@ func ReleaseScript() Script { return scriptOf("return release(KEYS, ARGV)\n") }
 // InspectScript is FunctionInspect as a script.
 func InspectScript() Script { return scriptOf("return inspect(KEYS)\n") }
 
+// ForceReleaseScript is FunctionForceRelease as a script.
+func ForceReleaseScript() Script { return scriptOf("return force_release(KEYS, ARGV)\n") }
+
+// ListScript is FunctionList as a script.
+func ListScript() Script { return scriptOf("return list(KEYS, ARGV)\n") }
+
 // HolderScripts are what holders and people need, which an operator loads at any time.
-func HolderScripts() []Script { return []Script{RenewScript(), ReleaseScript(), InspectScript()} }
+func HolderScripts() []Script {
+	return []Script{RenewScript(), ReleaseScript(), InspectScript(), ForceReleaseScript(), ListScript()}
+}
 
 // GrantScripts are what grants locks, which an operator loads when the server may grant.
 func GrantScripts() []Script { return []Script{AcquireOperatedScript(), PassOperatedScript()} }

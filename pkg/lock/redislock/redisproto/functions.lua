@@ -45,6 +45,8 @@ redis.register_function('lockstead_acquire', function(keys, args) return acquire
 redis.register_function('lockstead_pass', function(keys, args) return pass(keys, args, check_armed) end)
 redis.register_function{function_name='lockstead_renew', callback=renew, flags={'allow-oom'}}
 redis.register_function{function_name='lockstead_release', callback=release, flags={'allow-oom'}}
+redis.register_function{function_name='lockstead_force_release', callback=force_release, flags={'allow-oom'}}
+redis.register_function{function_name='lockstead_list', callback=list, flags={'no-writes'}}
 redis.register_function{function_name='lockstead_inspect', callback=inspect, flags={'no-writes'}}
 redis.register_function{function_name='lockstead_arm', callback=arm, flags={'allow-oom'}}
 redis.register_function{function_name='lockstead_armed_epochs', callback=armed_epochs, flags={'no-writes'}}

@@ -11,6 +11,7 @@
 //	lk:{payments/billing}:lock:<key>   lock record: id, token, owner; runs out with the TTL
 //	lk:{payments/billing}:free:<key>   channel that a release publishes on
 //	lk:{payments/billing}:!seq         counter of grants: one for a lock namespace, so storage is bounded
+//	lk:{payments/billing}:!held        sorted set of the keys that are held, for people; locks do not depend on it
 //	lk:{payments/billing}:!epoch       epoch record; tenants can read it, not write it
 //	lk:!arm{payments/billing}          key of the operator, which never has a value
 package redisproto
@@ -29,6 +30,9 @@ func Channel(prefix, name string) string { return prefix + "free:" + name }
 
 // SequenceKey is the key of the counter of grants.
 func SequenceKey(prefix string) string { return prefix + "!seq" }
+
+// HeldKey is the key of the list of held keys.
+func HeldKey(prefix string) string { return prefix + "!held" }
 
 // EpochKey is the key of the epoch record.
 func EpochKey(prefix string) string { return prefix + "!epoch" }

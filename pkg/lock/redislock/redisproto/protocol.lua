@@ -62,6 +62,52 @@ local function holds(record, id)
   return #id == ID_LENGTH and string.sub(record, 1, ID_LENGTH) == id
 end
 
+-- The sequence of the token that a record carries.
+local function sequence_of(record)
+  return tonumber(string.match(record, '^ %d+%-(%d+) ', ID_LENGTH + 1))
+end
+
+-- read_clock returns the server's time in ms, or nothing if the user may not read it.
+local function read_clock()
+  local time = redis.pcall('TIME')
+  return not time.err and time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- The list of held keys, <prefix>!held, is for people: a sorted set of the names of keys, in the order in which their records run out. Locks do not
+-- depend on it. Every access is a pcall, so a user whose rights are older than the list, or who has put something else in its place, still locks, and
+-- who reads the list looks at the records. A score is the time of the end in ms times SCALE, plus what the sequence of the token leaves of SCALE,
+-- so that two names hardly ever have the same.
+local SCALE = 1024
+
+local function note_held(prefix, lock_key, ends, sequence)
+  redis.pcall('ZADD', prefix .. '!held', string.format('%.0f', ends * SCALE + sequence % SCALE), string.sub(lock_key, #prefix + 6))
+end
+
+local function note_free(prefix, lock_key)
+  redis.pcall('ZREM', prefix .. '!held', string.sub(lock_key, #prefix + 6))
+end
+
+-- sweep_held takes names out of the list whose records ran out, SWEEP of them at every SWEEP_EVERY-th grant: more than the grants between have added,
+-- so the list is bounded by what is held.
+local SWEEP, SWEEP_EVERY = 32, 16
+
+local function sweep_held(prefix, now)
+  local names = redis.pcall('ZRANGEBYSCORE', prefix .. '!held', '-inf', string.format('%.0f', now * SCALE), 'LIMIT', 0, SWEEP)
+  if names.err then
+    return
+  end
+  for _, name in ipairs(names) do
+    local lock_key = prefix .. 'lock:' .. name
+    local left = redis.pcall('PTTL', lock_key)
+    if type(left) == 'number' and left > 0 then
+      -- A renewal was not noted.
+      note_held(prefix, lock_key, now + left, 0)
+    else
+      note_free(prefix, lock_key)
+    end
+  end
+end
+
 -- grant gives the lock to id: a free one, or, with from, the one that from holds. Returns {1, epoch, sequence}, or {0, remaining ms, record}, or {}
 -- if from held nothing. check decides whether the store may grant at all, and returns an error if not.
 local function grant(keys, from, id, raw_ttl, owner, check)
@@ -105,7 +151,15 @@ local function grant(keys, from, id, raw_ttl, owner, check)
   end
   local sequence = redis.call('INCR', keys[2])
   local token = epoch .. '-' .. string.format('%.0f', sequence)
-  redis.call('SET', keys[1], id .. ' ' .. token .. ' ' .. owner, 'PX', ttl)
+  local now = read_clock()
+  local since = now and string.format(' @%.0f', now) or ''
+  redis.call('SET', keys[1], id .. ' ' .. token .. ' ' .. owner .. since, 'PX', ttl)
+  if now then
+    note_held(prefix, keys[1], now + ttl, sequence)
+    if sequence % SWEEP_EVERY == 0 then
+      sweep_held(prefix, now)
+    end
+  end
   return {1, epoch, sequence}
 end
 
@@ -143,10 +197,15 @@ local function renew(keys, args)
     return 0
   end
   redis.call('PEXPIRE', keys[1], ttl)
+  local now = read_clock()
+  if now then
+    note_held(prefix, keys[1], now + ttl, sequence_of(record))
+  end
   return 1
 end
 
--- release: key lock; args id, channel. Returns 1, or 0 if the id is not the holder's.
+-- release: keys lock, counter; args id, channel. Returns 1, or 0 if the id is not the holder's. A caller of an older version does not give
+-- the counter: then the key stays in the list until it is swept.
 local function release(keys, args)
   local record, foreign = read_record(keys[1])
   if foreign then
@@ -156,6 +215,10 @@ local function release(keys, args)
     return 0
   end
   redis.call('DEL', keys[1])
+  local prefix = read_prefix(keys[1], keys[2])
+  if prefix then
+    note_free(prefix, keys[1])
+  end
   -- The lock is free now, whatever becomes of the notification: an error here would tell that nothing was applied.
   redis.pcall('PUBLISH', args[2], '')
   return 1
@@ -171,4 +234,62 @@ local function inspect(keys)
     return {}
   end
   return {redis.call('PTTL', keys[1]), record}
+end
+
+-- force_release: keys lock, counter; args id or '' for whoever holds the lock. Returns {remaining ms, record, epoch, sequence} of what was taken away
+-- and of a token after it (sequence 0 if none could be made), or {} if there is no such holder. It needs no arming, as a release does not.
+local function force_release(keys, args)
+  local prefix, bad_keys = read_prefix(keys[1], keys[2])
+  if bad_keys then
+    return bad_keys
+  end
+  local record, foreign = read_record(keys[1])
+  if foreign then
+    return foreign
+  end
+  local id = args[1] or ''
+  if not record or id ~= '' and not holds(record, id) then
+    return {}
+  end
+  local epoch = read_epoch(prefix)
+  if not epoch then
+    return fail('NOEPOCH', 'the lock namespace has no epoch record')
+  end
+  local left = redis.call('PTTL', keys[1])
+  redis.call('DEL', keys[1])
+  -- After a write a script may write more although the memory is full. The lock is free now, whatever becomes of the rest.
+  local sequence = redis.pcall('INCR', keys[2])
+  note_free(prefix, keys[1])
+  redis.pcall('PUBLISH', prefix .. 'free:' .. string.sub(keys[1], #prefix + 6), '')
+  return {left, record, epoch, type(sequence) == 'number' and sequence or 0}
+end
+
+-- list: key counter; args cursor or '', limit. Returns {next cursor or '', name, remaining ms, record, name, …}. The cursor is the score at which the page
+-- ended, which the next page repeats, since another name may have the same; it goes on behind it when a whole page had one score.
+local LONGEST_PAGE = 512
+
+local function list(keys, args)
+  local prefix = string.match(keys[1] or '', '^(.+)!seq$')
+  if not prefix then
+    return fail('BADKEYS', 'the key is <prefix>!seq')
+  end
+  local limit = math.max(1, math.min(tonumber(args[2]) or 1, LONGEST_PAGE))
+  local from = args[1] and args[1] ~= '' and args[1] or '-inf'
+  local names = redis.call('ZRANGEBYSCORE', prefix .. '!held', from, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+  local last = names[#names]
+  local page = {''}
+  if #names == 2 * limit then
+    page[1] = names[2] == last and '(' .. last or last
+  end
+  for i = 1, #names, 2 do
+    local lock_key = prefix .. 'lock:' .. names[i]
+    local record = read_record(lock_key)
+    local left = record and redis.call('PTTL', lock_key)
+    if record and left >= 0 then
+      page[#page + 1] = names[i]
+      page[#page + 1] = left
+      page[#page + 1] = record
+    end
+  end
+  return page
 end

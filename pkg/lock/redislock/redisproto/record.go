@@ -5,6 +5,7 @@ package redisproto
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,11 +18,14 @@ type Record struct {
 	ID    string
 	Token driver.Token
 	Owner string
+	// Since is when the lock was granted, by the server's clock, to the millisecond; zero for a record of an older version. For display.
+	Since time.Time
 }
 
 const idLength = 32
 
-// ParseRecord reads the value of a lock's key as the server-side code wrote it: "<id> <epoch>-<sequence> <owner>".
+// ParseRecord reads the value of a lock's key as the server-side code wrote it: "<id> <epoch>-<sequence> <owner> @<Unix ms>". The time
+// stands behind the owner so that an older client, which knows no time, shows it as part of the owner.
 func ParseRecord(value string) (Record, error) {
 	id, rest, ok := strings.Cut(value, " ")
 	if !ok || len(id) != idLength || strings.Trim(id, "0123456789abcdef") != "" {
@@ -43,8 +47,19 @@ func ParseRecord(value string) (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("lock record %.64q: sequence: %w", value, err)
 	}
-	return Record{ID: id, Token: driver.Token{Epoch: e, Sequence: s}, Owner: owner}, nil
+	record := Record{ID: id, Token: driver.Token{Epoch: e, Sequence: s}, Owner: owner}
+	if at := grantedAt.FindStringIndex(owner); at != nil {
+		ms, err := strconv.ParseInt(owner[at[0]+len(" @"):], 10, 64)
+		if err != nil {
+			return Record{}, fmt.Errorf("lock record %.64q: time of the grant: %w", value, err)
+		}
+		record.Owner, record.Since = owner[:at[0]], time.UnixMilli(ms).UTC()
+	}
+	return record, nil
 }
+
+// grantedAt finds the time of the grant, which has 13 digits until the year 2286.
+var grantedAt = regexp.MustCompile(` @[0-9]{13}$`)
 
 // Epoch is the epoch record of a lock namespace.
 type Epoch struct {

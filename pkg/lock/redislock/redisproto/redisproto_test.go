@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
@@ -132,5 +133,32 @@ func TestKeys(t *testing.T) {
 		if tc[0] != tc[1] {
 			t.Errorf("got %q, want %q", tc[0], tc[1])
 		}
+	}
+}
+
+func TestLockRecordText(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef"
+	since := time.UnixMilli(1764685000123).UTC()
+	for name, tc := range map[string]struct {
+		value string
+		owner string
+		since time.Time
+	}{
+		"of this version":             {id + " 5-7 pod-1 @1764685000123", "pod-1", since},
+		"without an owner":            {id + " 5-7  @1764685000123", "", since},
+		"an owner that looks like it": {id + " 5-7 pod @1111111111111 @1764685000123", "pod @1111111111111", since},
+		"of an older version":         {id + " 5-7 pod-1", "pod-1", time.Time{}},
+		"an address as the owner":     {id + " 5-7 me @42", "me @42", time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := redisproto.ParseRecord(tc.value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := redisproto.Record{ID: id, Token: driver.Token{Epoch: 5, Sequence: 7}, Owner: tc.owner, Since: tc.since}
+			if got != want {
+				t.Errorf("record is %+v, want %+v", got, want)
+			}
+		})
 	}
 }
