@@ -24,7 +24,6 @@ func TestConformance(t *testing.T) {
 	config := server.ServiceAccount(t, namespace, "consumer", apiservertest.LeaseVerbs)
 	admin := server.Leases(t, namespace)
 	locktest.Run(t, locktest.Harness{
-		NoList: true, NoForceRelease: true,
 		NewDriver: func(t *testing.T) driver.Driver { return newDriver(t, config, namespace, nil) },
 		NewFaulty: func(t *testing.T) (driver.Driver, locktest.Fault) {
 			fault := newFault()

@@ -131,28 +131,3 @@ func onOwnVersion(
 	}
 	return nil, &driver.StoreError{Outcome: driver.ErrUnavailable, Op: op, Reason: "conflict", Err: errRaced}
 }
-
-// Inspect reads the Lease, for people.
-func (d *Driver) Inspect(ctx context.Context, key driver.Key) (driver.Holding, error) {
-	const op = "inspect"
-	s, err := d.space(op, key.Prefix)
-	if err != nil {
-		return driver.Holding{}, err
-	}
-	lease, err := d.read(ctx, op, leaseformat.Name(key.Prefix, key.Name), d.options.AttemptTimeout)
-	if err != nil || lease == nil {
-		return driver.Holding{}, err
-	}
-	record, err := leaseformat.Parse(lease)
-	if err != nil {
-		return driver.Holding{}, foreign(err)
-	}
-	remaining := s.see(record)
-	if remaining == 0 {
-		return driver.Holding{}, nil
-	}
-	return driver.Holding{
-		Held: true, ID: record.ID, Owner: record.Owner, Remaining: remaining,
-		Token: driver.Token{Epoch: record.Epoch, Sequence: record.Sequence()},
-	}, nil
-}

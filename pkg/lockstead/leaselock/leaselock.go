@@ -64,9 +64,11 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver = (*Driver)(nil)
-	_ driver.Waiter = (*Driver)(nil)
-	_ driver.Passer = (*Driver)(nil)
+	_ driver.Driver        = (*Driver)(nil)
+	_ driver.Waiter        = (*Driver)(nil)
+	_ driver.Passer        = (*Driver)(nil)
+	_ driver.Lister        = (*Driver)(nil)
+	_ driver.ForceReleaser = (*Driver)(nil)
 )
 
 // New makes a driver that keeps locks in a Kubernetes namespace. It copies the config, uses a transport of its own without a

@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
@@ -67,12 +69,34 @@ func (s *Server) ServiceAccount(t testing.TB, namespace, name string, verbs []st
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(verbs) > 0 {
-		s.grant(t, namespace, name, verbs)
-	}
 	config := s.Config()
 	config.BearerToken = token.Status.Token
+	if len(verbs) > 0 {
+		s.grant(t, namespace, name, verbs)
+		awaitGrant(t, config, namespace, verbs)
+	}
 	return config
+}
+
+// awaitGrant waits until the API server's authorizer has seen the new Role and RoleBinding, which it follows by a watch.
+func awaitGrant(t testing.TB, config *rest.Config, namespace string, verbs []string) {
+	t.Helper()
+	client, err := authorizationv1client.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verbs[0], Group: "coordination.k8s.io", Resource: "leases"},
+	}}
+	for {
+		answer, err := client.SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status.Allowed {
+			return
+		}
+	}
 }
 
 func (s *Server) grant(t testing.TB, namespace, account string, verbs []string) {

@@ -35,6 +35,7 @@ type Record struct {
 
 	// For people; zero when absent or unreadable.
 	Owner       string
+	Acquired    time.Time
 	Epoch       uint64
 	Transitions int32
 
@@ -93,6 +94,9 @@ func Parse(lease *coordinationv1.Lease) (Record, error) {
 		Owner:           lease.Annotations[AnnotationOwner],
 		Epoch:           number(lease.Annotations[AnnotationEpoch]),
 		sequence:        number(lease.Annotations[AnnotationSequence]),
+	}
+	if lease.Spec.AcquireTime != nil {
+		record.Acquired = lease.Spec.AcquireTime.Time
 	}
 	if lease.Spec.LeaseTransitions != nil {
 		record.Transitions = *lease.Spec.LeaseTransitions
