@@ -3,16 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Makes sure that programs are there:
-#   hack/deps.sh buildah pgbouncer postgresql
+#   hack/deps.sh buildah
 # As root on Debian or Ubuntu it installs the packages of those that are missing; elsewhere it names them.
 set -euo pipefail
 
 missing=()
 for program in "$@"; do
   case $program in
-    buildah | pgbouncer) package=$program ;;
-    # Its programs are in no PATH: the caller has looked.
-    postgresql) missing+=(postgresql); continue ;;
+    buildah) package=buildah ;;
     *) echo "hack/deps.sh: unknown program $program" >&2; exit 2 ;;
   esac
   # /usr/sbin is not in the PATH of every user.

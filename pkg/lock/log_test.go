@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +19,31 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/memlock"
 )
 
+// journal is where a log goes, from any goroutine.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+// take returns what was logged since the last time, when everything is quiet.
+func (j *journal) take() string {
+	synctest.Wait()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text := j.text.String()
+	j.text.Reset()
+	return text
+}
+
 func TestTheLogHasKeyAndTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var logged bytes.Buffer
+		var logged journal
 		leaveOutTime := func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -34,11 +57,9 @@ func TestTheLogHasKeyAndTimes(t *testing.T) {
 		})
 		want := func(line string) {
 			t.Helper()
-			synctest.Wait()
-			if got := logged.String(); !strings.HasPrefix(got, line) || strings.Count(got, "\n") != 1 {
+			if got := logged.take(); !strings.HasPrefix(got, line) || strings.Count(got, "\n") != 1 {
 				t.Errorf("logged\n%swant\n%s…", got, line)
 			}
-			logged.Reset()
 		}
 		h := mustTry(t, c, "k", 10*time.Second)
 		want(`level=DEBUG msg="lock acquired" key=k token=` + h.Token().String() + ` ttl=10s waited=0s`)
@@ -51,7 +72,7 @@ func TestTheLogHasKeyAndTimes(t *testing.T) {
 		want(`level=DEBUG msg="lock released" key=k token=` + h.Token().String() + ` held=2s`)
 
 		h = mustTry(t, c, "k", 10*time.Second)
-		logged.Reset()
+		logged.take()
 		pause(t, 10*time.Second)
 		want(`level=WARN msg="lock lost" key=k token=` + h.Token().String() + ` reason=deadline held=9.8s`)
 		d.beforeAcquire = func(context.Context, driver.AcquireRequest) error { return fault(driver.ErrUnavailable, "acquire") }

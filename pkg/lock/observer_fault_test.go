@@ -4,7 +4,6 @@
 package lock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -162,7 +161,7 @@ func mustTry(t *testing.T, c *lock.Client, key string, ttl time.Duration) *lock.
 func TestAnObserverThatPanicsIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told notes
-		var logged bytes.Buffer
+		var logged journal
 		cl := clock.Monotonic()
 		d := &hooked{Driver: memlock.New(&memlock.Options{Clock: cl})}
 		c := newClient(t, d, &lock.Options{
@@ -179,9 +178,9 @@ func TestAnObserverThatPanicsIsLogged(t *testing.T) {
 		if err := h.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("release after the loss: %v", err)
 		}
-		heard := strings.Join(told.take(), " ")
+		log, heard := logged.take(), strings.Join(told.take(), " ")
 		for _, hook := range hookNames {
-			if !strings.Contains(logged.String(), `level=ERROR msg="an observer of locks panicked" hook=`+hook+` panic="bad `+hook) {
+			if !strings.Contains(log, `level=ERROR msg="an observer of locks panicked" hook=`+hook+` panic="bad `+hook) {
 				t.Errorf("the panic in %s was not logged", hook)
 			}
 			if !strings.Contains(heard, hook) {

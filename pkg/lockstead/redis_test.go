@@ -52,8 +52,10 @@ func TestRedisBindingLocksForAllReplicas(t *testing.T) {
 	_, b := newTenant(t)
 	m := newMount(t, b)
 	log := &records{}
-	first := open(t, &lockstead.Options{BindingDir: m.dir, Logger: log.logger()})
-	second := open(t, &lockstead.Options{BindingDir: m.dir, Logger: log.logger()})
+	outcomes := make(chan lock.Outcome, 2)
+	observed := &lock.Options{Observers: []*lock.Observer{{AcquireEnd: func(_ context.Context, e lock.AcquireEndEvent) { outcomes <- e.Outcome }}}}
+	first := open(t, &lockstead.Options{BindingDir: m.dir, Logger: log.logger(), Lock: observed})
+	second := open(t, &lockstead.Options{BindingDir: m.dir, Logger: log.logger(), Lock: observed})
 	h, err := first.TryAcquire(ctx, "order:17", 0, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +65,9 @@ func TestRedisBindingLocksForAllReplicas(t *testing.T) {
 	}
 	if _, err := second.TryAcquire(ctx, "order:17", 0, 0); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("the other replica: %v, want held", err)
+	}
+	if one, two := <-outcomes, <-outcomes; one != lock.OutcomeGranted || two != lock.OutcomeHeld {
+		t.Errorf("the observer of the options was told %q and %q", one, two)
 	}
 	if err := h.Release(ctx); err != nil {
 		t.Fatal(err)

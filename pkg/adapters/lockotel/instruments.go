@@ -21,16 +21,10 @@ type instruments struct {
 	passed, lost, releases, cleanups, faults metric.Int64Counter
 }
 
-// Bounds in seconds; the API's defaults are for milliseconds.
-var (
-	waitBounds  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
-	holdBounds  = []float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
-	renewBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
-)
-
+// newInstruments sets bounds in seconds, since the API's defaults are for milliseconds.
 func newInstruments(meter metric.Meter, attributes []attribute.KeyValue) (*instruments, error) {
 	var errs []error
-	histogram := func(name, description string, bounds []float64) metric.Float64Histogram {
+	histogram := func(name, description string, bounds ...float64) metric.Float64Histogram {
 		h, err := meter.Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
 		errs = append(errs, err)
 		return h
@@ -44,15 +38,18 @@ func newInstruments(meter metric.Meter, attributes []attribute.KeyValue) (*instr
 	errs = append(errs, err)
 	m := &instruments{
 		attributes: attributes,
-		wait:       histogram("lockstead.lock.acquire.wait", "Time from the call to the end of an acquire.", waitBounds),
-		hold:       histogram("lockstead.lock.hold", "Time from the request that was granted to the end of the lock.", holdBounds),
-		renew:      histogram("lockstead.lock.renew.duration", "Time until a renewal was answered, or given up.", renewBounds),
-		held:       held,
-		passed:     counter("lockstead.lock.passed_on", "Acquires that were granted by passing the lock on within the process.", "{acquire}"),
-		lost:       counter("lockstead.lock.lost", "Locks that ended before they were released.", "{lock}"),
-		releases:   counter("lockstead.lock.releases", "Releases that ended.", "{release}"),
-		cleanups:   counter("lockstead.lock.cleanups", "Background releases of acquisitions that the store may have recorded although nobody holds them.", "{release}"),
-		faults:     counter("lockstead.lock.store.faults", "Requests that failed because of the store or the way to it.", "{request}"),
+		wait: histogram("lockstead.lock.acquire.wait", "Time from the call to the end of an acquire.",
+			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
+		hold: histogram("lockstead.lock.hold", "Time from the request that was granted to the end of the lock.",
+			.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),
+		renew: histogram("lockstead.lock.renew.duration", "Time until a renewal was answered, or given up.",
+			.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5),
+		held:     held,
+		passed:   counter("lockstead.lock.passed_on", "Acquires that were granted by passing the lock on within the process.", "{acquire}"),
+		lost:     counter("lockstead.lock.lost", "Locks that ended before they were released.", "{lock}"),
+		releases: counter("lockstead.lock.releases", "Releases that ended.", "{release}"),
+		cleanups: counter("lockstead.lock.cleanups", "Background releases of acquisitions that the store may have recorded although nobody holds them.", "{release}"),
+		faults:   counter("lockstead.lock.store.faults", "Requests that failed because of the store or the way to it.", "{request}"),
 	}
 	return m, errors.Join(errs...)
 }

@@ -3,8 +3,8 @@
 
 //go:build !linux
 
-package child
+package redistest
 
 import "syscall"
 
-func endWithParent(*syscall.SysProcAttr, syscall.Signal) {}
+func endWithParent() *syscall.SysProcAttr { return nil }
