@@ -3,14 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Makes sure that programs are there:
-#   hack/deps.sh buildah
+#   hack/deps.sh buildah pgbouncer postgresql
 # As root on Debian or Ubuntu it installs the packages of those that are missing; elsewhere it names them.
 set -euo pipefail
 
 missing=()
 for program in "$@"; do
   case $program in
-    buildah) package=buildah ;;
+    buildah | pgbouncer) package=$program ;;
+    # Its programs are in no PATH: the caller has looked.
+    postgresql) missing+=(postgresql); continue ;;
     *) echo "hack/deps.sh: unknown program $program" >&2; exit 2 ;;
   esac
   # /usr/sbin is not in the PATH of every user.

@@ -10,6 +10,8 @@ BENCH_FLAGS ?= -benchtime=1s
 define test_env
 LOCKSTEAD_REDIS_SERVERS=$${LOCKSTEAD_REDIS_SERVERS:-$$(hack/servers.sh)}
 export LOCKSTEAD_REDIS_SERVERS
+LOCKSTEAD_POSTGRES=$$(hack/postgres.sh)
+export LOCKSTEAD_POSTGRES
 KUBEBUILDER_ASSETS=$$(hack/cluster/assets.sh)
 export KUBEBUILDER_ASSETS
 HELM=$$(hack/helm.sh)

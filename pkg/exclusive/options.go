@@ -85,6 +85,9 @@ func resolve(job string, o JobOptions, now time.Time, defaultTTL, maxTTL time.Du
 	if p.ttl == 0 {
 		p.ttl = defaultTTL
 	}
+	if p.ttl < lock.MinTTL || p.ttl > maxTTL {
+		return p, &lock.InvalidError{Argument: "TTL", Problem: fmt.Sprintf("%s is not between %s and the client's MaxTTL of %s", p.ttl, lock.MinTTL, maxTTL)}
+	}
 	if o.Slot.IsZero() {
 		if o.Tolerance != 0 || o.MaxSkew != 0 {
 			return p, &lock.InvalidError{Argument: "Slot", Problem: "is missing: Tolerance and MaxSkew are about a slot"}

@@ -37,6 +37,20 @@ func New(client *lock.Client, options *Options) (*Runner, error) {
 	return r, nil
 }
 
+// Validate tells at once which of the options RunExclusive would refuse, whatever the time and the slot. The error is a *lock.InvalidError.
+func (r *Runner) Validate(options *JobOptions) error {
+	if options == nil {
+		return nil
+	}
+	o := *options
+	now := r.options.Now()
+	if !o.Slot.IsZero() {
+		o.Slot = now
+	}
+	_, err := resolve("any", o, now, r.client.DefaultTTL(), r.client.MaxTTL())
+	return err
+}
+
 // RunExclusive runs fn unless another replica runs job, or has run it for this slot or within its MinHold. It never waits for another run. It returns when
 // fn has returned, and the keys have been released or left to their time.
 //

@@ -287,8 +287,8 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 			"MinHold too long":  {MinHold: r.client.MaxTTL() + 1},
 			"MaxHold":           {MaxHold: -1},
 			"TTL":               {TTL: -1},
-			"ttl too short":     {TTL: 1},
-			"ttl too long":      {TTL: r.client.MaxTTL() + 1},
+			"TTL too short":     {TTL: 1},
+			"TTL too long":      {TTL: r.client.MaxTTL() + 1},
 			"Tolerance":         {Slot: slot, Tolerance: -1},
 			"Tolerance too big": {Slot: slot, Tolerance: r.client.MaxTTL() - 20*time.Second + 1},
 			"Tolerance huge":    {Slot: slot, Tolerance: 1<<63 - 1},
@@ -300,6 +300,14 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 			var invalid *lock.InvalidError
 			if !errors.As(err, &invalid) || !strings.HasPrefix(argument, invalid.Argument) {
 				t.Errorf("%s: error is %v, want a *lock.InvalidError for it", argument, err)
+			}
+			if early := r.Validate(&o); early == nil || early.Error() != err.Error() {
+				t.Errorf("%s: Validate says %v, RunExclusive %v", argument, early, err)
+			}
+		}
+		for _, o := range []*exclusive.JobOptions{nil, {MinHold: time.Second}, {Slot: slot.Add(-time.Hour)}, {Slot: slot.Add(time.Hour), Tolerance: time.Minute}} {
+			if err := r.Validate(o); err != nil {
+				t.Errorf("Validate(%+v): %v", o, err)
 			}
 		}
 		for name, job := range map[string]string{"empty": "", "too long": strings.Repeat("x", lock.MaxKeyBytes), "not UTF-8": "\xff"} {

@@ -137,7 +137,7 @@ func (c *Cluster) NodeOf(t testing.TB, prefix string) *Server {
 	t.Helper()
 	slot := c.slot(t, prefix)
 	for _, node := range c.Nodes {
-		if node.process.ended() {
+		if node.process.Ended() {
 			continue
 		}
 		shards, err := node.Admin(t).ClusterShards(t.Context()).Result()

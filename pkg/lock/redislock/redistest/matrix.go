@@ -8,10 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+
+	"github.com/lockstead/lockstead/pkg/internal/child"
 )
 
 const (
@@ -154,15 +158,17 @@ func runPerServer(list []Program, binary string, args []string, out io.Writer) (
 
 // runOn runs the test binary with one server, and returns its exit status.
 func runOn(p Program, binary string, args []string, output *bytes.Buffer) int {
-	process, err := launchWith(binary, args, append(os.Environ(), BinaryVariable+"="+p.Path), output)
+	command := exec.Command(binary, args...)
+	command.Env, command.Stdout, command.Stderr = append(os.Environ(), BinaryVariable+"="+p.Path), output, output
+	process, err := child.Start(command, syscall.SIGKILL)
 	if err != nil {
 		_, _ = fmt.Fprintf(output, "redistest: %v\n", err)
 		return 1
 	}
-	<-process.done
-	code := process.cmd.ProcessState.ExitCode()
+	<-process.Done()
+	code := process.State().ExitCode()
 	if code < 0 {
-		_, _ = fmt.Fprintf(output, "redistest: the tests on %s ended by %s\n", p.Name, process.cmd.ProcessState)
+		_, _ = fmt.Fprintf(output, "redistest: the tests on %s ended by %s\n", p.Name, process.State())
 		return 1
 	}
 	return code

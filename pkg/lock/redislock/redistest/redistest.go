@@ -24,11 +24,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockstead/lockstead/pkg/internal/child"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
@@ -70,7 +72,7 @@ type Server struct {
 	// busPort is that of the other nodes of the cluster.
 	busPort  int
 	password string
-	process  *process
+	process  *child.Process
 	// certificates is Options.Certificates.
 	certificates string
 }
@@ -162,7 +164,7 @@ func (s *Server) Run(t testing.TB) {
 			args = append(args, "--sentinel")
 		}
 		var err error
-		if s.process, err = launch(s.binary, args...); err != nil {
+		if s.process, err = child.Start(exec.Command(s.binary, args...), syscall.SIGKILL); err != nil {
 			t.Fatalf("redistest: start of %s: %v", s.binary, err)
 		}
 		if s.awaitReady(t) {
@@ -197,7 +199,7 @@ func (s *Server) awaitReady(t testing.TB) bool {
 		retry := time.NewTimer(10 * time.Millisecond)
 		select {
 		case <-retry.C:
-		case <-s.process.done:
+		case <-s.process.Done():
 			return false
 		case <-ctx.Done():
 			return false
@@ -209,14 +211,14 @@ func (s *Server) awaitReady(t testing.TB) bool {
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	if s.process != nil {
-		s.process.kill()
+		s.process.Kill()
 	}
 }
 
 // Stop ends the server in good order.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
-	if err := s.process.terminate(patience); err != nil {
+	if err := s.process.End(syscall.SIGTERM, patience); err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
 }
@@ -224,7 +226,7 @@ func (s *Server) Stop(t testing.TB) {
 // Freeze stops the server's process without ending it: connections stay open, and nothing answers. The function that it returns lets it go on.
 func (s *Server) Freeze(t testing.TB) (thaw func()) {
 	t.Helper()
-	thaw, err := s.process.freeze()
+	thaw, err := s.process.Freeze()
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}

@@ -3,8 +3,8 @@
 
 //go:build !linux
 
-package redistest
+package child
 
 import "syscall"
 
-func endWithParent() *syscall.SysProcAttr { return nil }
+func endWithParent(*syscall.SysProcAttr, syscall.Signal) {}
