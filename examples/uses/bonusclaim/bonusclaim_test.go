@@ -77,6 +77,7 @@ func claim(ctx context.Context, handler http.Handler, offer string) *httptest.Re
 // Three replicas get twelve clicks at once: one bonus, and eleven conflicts.
 func TestABonusIsPaidOnce(t *testing.T) {
 	ctx, n, b := replicatest.Context(t), replicatest.Start(t), newBank()
+	b.paying = replicatest.NewGap().Stay
 	replicas := []http.Handler{replica(t, n, b), replica(t, n, b), replica(t, n, b)}
 	count := make(map[int]int)
 	for _, status := range replicatest.AtOnce(12, func(i int) int { return claim(ctx, replicas[i%len(replicas)], "o1").Code }) {

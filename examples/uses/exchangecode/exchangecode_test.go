@@ -49,7 +49,7 @@ func (d *database) Find(_ context.Context, digest string) (exchangecode.Grant, b
 	d.mu.Lock()
 	g, ok := d.grants[digest]
 	d.mu.Unlock()
-	if d.found != nil {
+	if ok && d.found != nil {
 		d.found()
 	}
 	return g, ok, nil
@@ -98,6 +98,7 @@ func post(ctx context.Context, handler http.Handler, clientID string) (status in
 // Three replicas get twelve requests with one code at once: one token is issued, and the others are answered invalid_grant.
 func TestACodeIsRedeemedOnce(t *testing.T) {
 	ctx, n, db := replicatest.Context(t), replicatest.Start(t), newDatabase()
+	db.found = replicatest.NewGap().Stay
 	replicas := []http.Handler{handler(t, n.Open(t), db, nil), handler(t, n.Open(t), db, nil), handler(t, n.Open(t), db, nil)}
 	count := make(map[string]int)
 	for _, said := range replicatest.AtOnce(12, func(i int) string {
@@ -183,6 +184,7 @@ func TestWithoutALockACodeIsSingleUsePerReplica(t *testing.T) {
 	}
 
 	again := newDatabase()
+	again.found = replicatest.NewGap().Stay
 	alone := handler(t, nil, again, options)
 	count := make(map[int]int)
 	for _, status := range replicatest.AtOnce(12, func(int) int {

@@ -90,6 +90,11 @@ func post(ctx context.Context, handler http.Handler, user, key, body string) *ht
 // Three replicas get the same request twelve times at once: one payment, and all are told of it.
 func TestRepeatsPayOnceAndGetOneAnswer(t *testing.T) {
 	ctx, n, s := replicatest.Context(t), replicatest.Start(t), newShop()
+	gap := replicatest.NewGap()
+	s.paying = func(context.Context) error {
+		gap.Stay()
+		return nil
+	}
 	patient := idempotencywindow.Options{Wait: replicatest.Patience}
 	replicas := []http.Handler{replica(t, n, s, patient), replica(t, n, s, patient), replica(t, n, s, patient)}
 	replays := 0

@@ -84,6 +84,7 @@ func call(ctx context.Context, handler http.Handler, id string) *httptest.Respon
 // Three replicas get four events of one payment, each three times, all at once: each is applied once, and one after another.
 func TestEventsAreAppliedOnceAndOneByOne(t *testing.T) {
 	ctx, n, s := replicatest.Context(t), replicatest.Start(t), newShop()
+	s.applying = replicatest.NewGap().Stay
 	patient := &paymentcallback.Options{Wait: replicatest.Patience}
 	replicas := []http.Handler{replica(t, n, s, patient), replica(t, n, s, patient), replica(t, n, s, patient)}
 	for i, status := range replicatest.AtOnce(12, func(i int) int {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { replicatest.Main(m, nil) }
 type database struct {
 	mu      sync.Mutex
 	open    map[string]int
-	counted func(ctx context.Context)
+	counted func(ctx context.Context, user string)
 }
 
 func newDatabase() *database { return &database{open: make(map[string]int)} }
@@ -36,9 +36,15 @@ func (d *database) CountOpen(ctx context.Context, session, user string) (int, er
 	open := d.open[session+"/"+user]
 	d.mu.Unlock()
 	if d.counted != nil {
-		d.counted(ctx)
+		d.counted(ctx, user)
 	}
 	return open, nil
+}
+
+func (d *database) openOf(user string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open["s1/"+user]
 }
 
 func (d *database) Insert(ctx context.Context, session, user, _ string) (string, error) {
@@ -69,6 +75,12 @@ func ask(ctx context.Context, handler http.Handler, user string) *httptest.Respo
 // Two users ask ten questions each at once on three replicas: each has exactly three open afterwards.
 func TestTheCapHoldsOverReplicas(t *testing.T) {
 	ctx, n, db := replicatest.Context(t), replicatest.Start(t), newDatabase()
+	gaps := map[string]replicatest.Gap{"ada": replicatest.NewGap(), "grace": replicatest.NewGap()}
+	db.counted = func(_ context.Context, user string) {
+		if db.openOf(user) < 3 {
+			gaps[user].Stay()
+		}
+	}
 	options := &questioncap.Options{Wait: replicatest.Patience}
 	replicas := []http.Handler{handler(t, n, db, options), handler(t, n, db, options), handler(t, n, db, options)}
 	users := []string{"ada", "grace"}
@@ -112,7 +124,7 @@ func TestTheUserOutwaitsAReplicaThatDied(t *testing.T) {
 // A request that loses its lock after it counted does not insert: others may have counted the same.
 func TestALostLockInsertsNothing(t *testing.T) {
 	ctx, n, db := replicatest.Context(t), replicatest.Start(t), newDatabase()
-	db.counted = func(ctx context.Context) {
+	db.counted = func(ctx context.Context, _ string) {
 		n.Remove(t, lock.Key("question-cap", "s1", "ada"))
 		// The next renewal finds out, a third of the TTL later at the most.
 		<-ctx.Done()

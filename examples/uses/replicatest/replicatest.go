@@ -164,6 +164,23 @@ func AtOnce[T any](calls int, call func(i int) T) []T {
 	return results
 }
 
+// Gap is the time between a read and the write that follows from it. Without exclusion two calls meet in it.
+type Gap struct{ meeting chan struct{} }
+
+// NewGap makes one.
+func NewGap() Gap { return Gap{make(chan struct{})} }
+
+// Stay returns when another call has come too, or after a moment in which none did.
+func (g Gap) Stay() {
+	moment := time.NewTimer(250 * time.Millisecond)
+	defer moment.Stop()
+	select {
+	case g.meeting <- struct{}{}:
+	case <-g.meeting:
+	case <-moment.C:
+	}
+}
+
 // Log is a logger and what was written to it.
 type Log struct {
 	*slog.Logger

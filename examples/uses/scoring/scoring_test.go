@@ -96,7 +96,11 @@ const events = 20
 
 // workQueue is a process that handles every row. Its arguments are the folder and its name.
 func workQueue(ctx context.Context, r *replicatest.Replica) error {
-	db := database{dir: r.Args[0]}
+	// The provider takes a moment, in which the other rows of the event come.
+	db := database{dir: r.Args[0], during: func(context.Context) error {
+		replicatest.NewGap().Stay()
+		return nil
+	}}
 	w, err := scoring.New(r.Client, db, db, &scoring.Options{Logger: r.Log})
 	if err != nil {
 		return err

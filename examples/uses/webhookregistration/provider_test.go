@@ -18,6 +18,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockstead/lockstead/examples/uses/replicatest"
 	"github.com/lockstead/lockstead/examples/uses/webhookregistration"
 	"github.com/lockstead/lockstead/pkg/lock"
 )
@@ -36,8 +37,11 @@ func newAccount(t *testing.T) *account {
 	t.Helper()
 	a := &account{}
 	mux := http.NewServeMux()
+	gap := replicatest.NewGap()
 	mux.HandleFunc("GET /endpoints", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(a.list())
+		list := a.list()
+		gap.Stay()
+		_ = json.NewEncoder(w).Encode(list)
 	})
 	mux.HandleFunc("POST /endpoints", func(w http.ResponseWriter, r *http.Request) {
 		url, err := io.ReadAll(r.Body)
