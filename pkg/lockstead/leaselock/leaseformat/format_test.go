@@ -94,7 +94,7 @@ func TestWrittenLeasesAreReadBack(t *testing.T) {
 		}
 		want := Record{
 			UID: "uid-1", ResourceVersion: "100", Prefix: a.Prefix, Key: key, ID: testID, Duration: 30 * time.Second,
-			Owner: a.Owner, Epoch: 3,
+			Owner: a.Owner, Acquired: a.Now, Epoch: 3,
 		}
 		if record != want {
 			t.Errorf("key %q: got %+v, want %+v", key, record, want)

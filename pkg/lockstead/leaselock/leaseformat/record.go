@@ -96,7 +96,7 @@ func Parse(lease *coordinationv1.Lease) (Record, error) {
 		sequence:        number(lease.Annotations[AnnotationSequence]),
 	}
 	if lease.Spec.AcquireTime != nil {
-		record.Acquired = lease.Spec.AcquireTime.Time
+		record.Acquired = lease.Spec.AcquireTime.UTC()
 	}
 	if lease.Spec.LeaseTransitions != nil {
 		record.Transitions = *lease.Spec.LeaseTransitions
