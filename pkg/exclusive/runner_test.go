@@ -6,6 +6,7 @@ package exclusive_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,9 +77,7 @@ func TestMinHoldAndSlotHoldWithoutTheStore(t *testing.T) {
 		s := newStore()
 		a, b := newReplica(t, s, 0), newReplica(t, s, 0)
 		slot := a.now()
-		s.beforeRenew = func() error {
-			return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: "renew", Reason: "test"}
-		}
+		s.failRenewals()
 		o := &exclusive.JobOptions{Slot: slot, MinHold: 45 * time.Second}
 		a.want(t, exclusive.Ran, taking(time.Second), o)
 		if left := b.remaining(t, "job:report"); left < 44*time.Second {
@@ -195,50 +194,65 @@ func TestCallerThatIsGone(t *testing.T) {
 }
 
 func TestLockThatIsLostInTheRun(t *testing.T) {
-	for name, lose := range map[string]func(s *store, h *lock.Handle, slot time.Time) error{
-		"job's record removed": func(s *store, h *lock.Handle, _ time.Time) error {
-			return s.Release(context.Background(), driver.ReleaseRequest{Key: driver.Key{Prefix: testPrefix, Name: "job:report"}, ID: h.ID()})
-		},
-		"slot's record removed": func(s *store, _ *lock.Handle, slot time.Time) error {
-			key := driver.Key{Prefix: testPrefix, Name: slotKey(slot)}
-			holding, err := s.Inspect(context.Background(), key)
-			return errors.Join(err, s.Release(context.Background(), driver.ReleaseRequest{Key: key, ID: holding.ID}))
-		},
-		"store gone": func(s *store, _ *lock.Handle, _ time.Time) error {
-			s.beforeRenew = func() error {
-				return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: "renew", Reason: "test"}
+	for name, lose := range map[string]func(s *store, slot time.Time) error{
+		"job's record removed":  func(s *store, _ time.Time) error { return s.remove("job:report") },
+		"slot's record removed": func(s *store, slot time.Time) error { return s.remove(slotKey(slot)) },
+		"store gone":            func(s *store, _ time.Time) error { s.failRenewals(); return nil },
+		"maximum hold":          func(*store, time.Time) error { return nil },
+	} {
+		for _, hold := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", hold after failure ", hold), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStore()
+					r := newReplica(t, s, 0)
+					slot, started := r.now(), time.Now()
+					o := &exclusive.JobOptions{Slot: slot, Tolerance: 10 * time.Minute, MaxHold: 5 * time.Minute, HoldAfterFailure: hold}
+					err := r.wantError(t, exclusive.Lost, func(ctx context.Context, _ *lock.Handle) error {
+						if err := lose(s, slot); err != nil {
+							t.Error(err)
+						}
+						<-ctx.Done()
+						if !errors.Is(context.Cause(ctx), lock.ErrLost) {
+							t.Errorf("the job's context ended with %v, want a loss", context.Cause(ctx))
+						}
+						return nil
+					}, o)
+					var lost *lock.LostError
+					if !errors.As(err, &lost) {
+						t.Fatalf("error is %v, want a *lock.LostError", err)
+					}
+					if took := time.Since(started); (name == "maximum hold") != (lost.Reason == lock.LossMaxHold) || took > 5*time.Minute {
+						t.Errorf("lost for %q after %s", lost.Reason, took)
+					}
+					r.free(t, "job:report")
+					if !hold {
+						r.want(t, exclusive.Ran, work, o)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The job is held elsewhere, and meanwhile the slot is lost: whether somebody runs it is not known, so it is no skip.
+func TestSlotThatIsLostBeforeTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		a, b := newReplica(t, s, 0), newReplica(t, s, 0)
+		slot := a.now()
+		a.want(t, exclusive.Ran, func(context.Context, *lock.Handle) error {
+			s.beforeAcquire = func(req driver.AcquireRequest) error {
+				if req.Key.Name != "job:report" {
+					return nil
+				}
+				return s.remove(slotKey(slot))
+			}
+			if err := b.wantError(t, exclusive.NotRun, work, &exclusive.JobOptions{Slot: slot}); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("error is %v, want a loss", err)
 			}
 			return nil
-		},
-		"maximum hold": func(*store, *lock.Handle, time.Time) error { return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				r := newReplica(t, s, 0)
-				slot := r.now()
-				started := time.Now()
-				err := r.wantError(t, exclusive.Lost, func(ctx context.Context, h *lock.Handle) error {
-					if err := lose(s, h, slot); err != nil {
-						t.Error(err)
-					}
-					<-ctx.Done()
-					if !errors.Is(context.Cause(ctx), lock.ErrLost) {
-						t.Errorf("the job's context ended with %v, want a loss", context.Cause(ctx))
-					}
-					return nil
-				}, &exclusive.JobOptions{Slot: slot, MaxHold: 5 * time.Minute, HoldAfterFailure: true})
-				var lost *lock.LostError
-				if !errors.As(err, &lost) {
-					t.Fatalf("error is %v, want a *lock.LostError", err)
-				}
-				if took := time.Since(started); (name == "maximum hold") != (lost.Reason == lock.LossMaxHold) || took > 5*time.Minute {
-					t.Errorf("lost for %q after %s", lost.Reason, took)
-				}
-				r.free(t, "job:report")
-			})
-		})
-	}
+		}, nil)
+	})
 }
 
 func TestObserverThatMisbehaves(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,7 @@ func tick(t *testing.T, minutes int, lateness []time.Duration, replicas []*repli
 }
 
 func TestShortJobOfSkewedReplicas(t *testing.T) {
+	var calls atomic.Int32
 	for name, tc := range map[string]struct {
 		options func(slot time.Time) *exclusive.JobOptions
 		want    int
@@ -58,7 +60,7 @@ func TestShortJobOfSkewedReplicas(t *testing.T) {
 		"minimum hold": {func(time.Time) *exclusive.JobOptions { return &exclusive.JobOptions{MinHold: 45 * time.Second} }, 1},
 		"slot":         {func(slot time.Time) *exclusive.JobOptions { return &exclusive.JobOptions{Slot: slot} }, 1},
 		"slot in other time zones": {func(slot time.Time) *exclusive.JobOptions {
-			return &exclusive.JobOptions{Slot: slot.In(time.FixedZone("there", 3600*(slot.Minute()%3)))}
+			return &exclusive.JobOptions{Slot: slot.In(time.FixedZone("there", 3600*int(calls.Add(1)%3)))}
 		}, 1},
 		"slot and minimum hold": {func(slot time.Time) *exclusive.JobOptions {
 			return &exclusive.JobOptions{Slot: slot, MinHold: 45 * time.Second}

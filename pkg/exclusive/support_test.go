@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,7 @@ const testPrefix = "lk:{test/one}:"
 type store struct {
 	*memlock.Driver
 	beforeAcquire func(req driver.AcquireRequest) error
-	beforeRenew   func() error
+	beforeRenew   atomic.Pointer[func() error]
 }
 
 func (s *store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Grant, error) {
@@ -38,12 +39,29 @@ func (s *store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 }
 
 func (s *store) Renew(ctx context.Context, req driver.RenewRequest) (driver.Renewal, error) {
-	if s.beforeRenew != nil {
-		if err := s.beforeRenew(); err != nil {
+	if hook := s.beforeRenew.Load(); hook != nil {
+		if err := (*hook)(); err != nil {
 			return driver.Renewal{}, err
 		}
 	}
 	return s.Driver.Renew(ctx, req)
+}
+
+func (s *store) failRenewals() {
+	fail := func() error {
+		return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: "renew", Reason: "test"}
+	}
+	s.beforeRenew.Store(&fail)
+}
+
+// remove takes a record out by hand.
+func (s *store) remove(name string) error {
+	key := driver.Key{Prefix: testPrefix, Name: name}
+	holding, err := s.Inspect(context.Background(), key)
+	if err != nil {
+		return err
+	}
+	return s.Release(context.Background(), driver.ReleaseRequest{Key: key, ID: holding.ID})
 }
 
 // newStore makes a store on the fake clock of the synctest bubble.

@@ -150,6 +150,7 @@ func TestOneRunPerTimeOfTheSchedule(t *testing.T) {
 					}
 				}
 				sleep(5*time.Minute + 2*time.Second)
+				synctest.Wait()
 				if n := runs.Load(); n != tc.want {
 					t.Errorf("%d runs in 5 minutes, want %d", n, tc.want)
 				}
@@ -204,6 +205,7 @@ func TestErrorsOfARun(t *testing.T) {
 					t.Fatal(err)
 				}
 				sleep(5 * time.Minute)
+				synctest.Wait()
 				if r.outcomes[tc.outcome] != 1 || len(r.outcomes) != 1 {
 					t.Errorf("outcomes %v, want one %q", r.outcomes, tc.outcome)
 				}
