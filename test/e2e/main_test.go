@@ -28,8 +28,8 @@ const (
 	redisNamespace = "e2e-redis"
 	leaseNamespace = "e2e-lease"
 	lockTTL        = 5 * time.Second
-	// gone is how long the deletion of an application's namespace may take.
-	gone = 30 * time.Second
+	// gone is far longer than the deletion of an application's namespace takes: what holds a namespace hostage does so for ever.
+	gone = 3 * time.Minute
 )
 
 var instanceKey = client.ObjectKey{Namespace: testcluster.OperatorNamespace, Name: testcluster.InstanceName}
