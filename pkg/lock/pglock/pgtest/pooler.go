@@ -32,7 +32,7 @@ func (s *Server) StartPooler(t testing.TB, mode string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "pgtest-pooler")
+	dir, err := os.MkdirTemp("", "pgtest-pooler") //nolint:usetesting // Only the user of the test may enter the folder of t.TempDir.
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,99 @@
+// Copyright The Lockstead Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package claim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockstead/lockstead/pkg/lock"
+	"github.com/lockstead/lockstead/pkg/lock/clock"
+)
+
+// MinTTL is the shortest TTL of a claim: a shorter one leaves no time for the work after the margins are taken off.
+const MinTTL = lock.MinTTL
+
+// MaxTTL is the longest TTL of a claim. Work that takes longer extends its claim: a row whose worker was killed waits for the rest
+// of the TTL.
+const MaxTTL = 24 * time.Hour
+
+func checkTTL(ttl time.Duration) error {
+	if ttl < MinTTL || ttl > MaxTTL {
+		return &InvalidError{Argument: "ttl", Problem: fmt.Sprintf("%s is not between %s and %s", ttl, MinTTL, MaxTTL)}
+	}
+	return nil
+}
+
+// micros is a duration as the server takes it, rounded up to its grain.
+func micros(d time.Duration) int64 {
+	us := int64(d / time.Microsecond)
+	if d%time.Microsecond > 0 {
+		us++
+	}
+	return us
+}
+
+// guard is taken off the TTL for timers and schedulers that are late: 50 ms, but at most a tenth of a short TTL and at least a
+// hundredth of a long one.
+func guard(ttl time.Duration) time.Duration {
+	const usual = 50 * time.Millisecond
+	return max(ttl/100, min(usual, ttl/10))
+}
+
+// deadline is the instant from which a claim is not valid: counted from before the statement was sent, less 1 % for clocks that run at
+// different rates, less the guard. The server counts the same TTL from when it ran the statement, which is later. It is the rule of
+// the handles of package lock.
+func deadline(sent clock.Instant, ttl time.Duration) clock.Instant {
+	return sent.Add(ttl - ttl/100 - guard(ttl))
+}
+
+// attemptLimit is the time for the answer to an extension: a quarter of the TTL leaves room for more attempts before the deadline.
+func attemptLimit(ttl, attemptTimeout time.Duration) time.Duration {
+	return min(attemptTimeout, max(ttl/4, MinTTL/2))
+}
+
+// extendPause is the time to the next extension: a third of the TTL, or a twelfth after a failure.
+func extendPause(ttl time.Duration, failed bool) time.Duration {
+	if failed {
+		return ttl / 12
+	}
+	return ttl / 3
+}
+
+// Backoff is the pauses after failed attempts: Base, doubled with each attempt, up to Max.
+type Backoff struct {
+	// Base is the pause after the first attempt. Defaults to 1 s.
+	Base time.Duration
+	// Max is the longest pause. Defaults to 1 h.
+	Max time.Duration
+}
+
+// resolve fills in the defaults and refuses what is no sequence of pauses.
+func (b Backoff) resolve() (Backoff, error) {
+	if b.Base == 0 {
+		b.Base = time.Second
+	}
+	if b.Max == 0 {
+		b.Max = max(time.Hour, b.Base)
+	}
+	if b.Base < 0 || b.Max < b.Base {
+		return b, &InvalidError{Argument: "Backoff", Problem: fmt.Sprintf("Base %s and Max %s: Base is positive and at most Max", b.Base, b.Max)}
+	}
+	return b, nil
+}
+
+// After is the pause after attempt, which counts from 1. random, from 0 up to 1, takes off up to a fifth, so that rows that failed together
+// do not come back together. The pause never exceeds Max.
+func (b Backoff) After(attempt int, random float64) time.Duration {
+	pause := b.Base
+	for i := 1; i < attempt && pause < b.Max; i++ {
+		if pause > b.Max/2 {
+			pause = b.Max
+			break
+		}
+		pause *= 2
+	}
+	pause = min(pause, b.Max)
+	return pause - time.Duration(random*float64(pause/5))
+}
