@@ -10,12 +10,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/lockstead/lockstead/pkg/lock/locktest"
 	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiservertest"
 )
 
 var server *apiservertest.Server
 
 func TestMain(m *testing.M) {
+	if locktest.HoldAsChild(openInChild) {
+		return
+	}
 	// The servers end with the thread that started them.
 	runtime.LockOSThread()
 	before := goleak.IgnoreCurrent()
