@@ -87,7 +87,7 @@ const (
 	ReasonSecretConflict = "SecretConflict"
 	// ReasonObjectConflict: another object of a name that is needed exists and is not of this object. It is left alone. Rename or delete it.
 	ReasonObjectConflict = "ObjectConflict"
-	// ReasonProgramFailed: the backend or the API server refused; the message says what. It is tried again.
+	// ReasonProgramFailed: the backend or the API server refused; the message says what, and who can do something about it. It is tried again.
 	ReasonProgramFailed = "ProgramFailed"
 )
 
@@ -126,7 +126,8 @@ const (
 const (
 	// ReasonUsersProgrammed: the users of all LockNamespaces were read back.
 	ReasonUsersProgrammed = "UsersProgrammed"
-	// ReasonUsersPending: users of LockNamespaces are not on the server yet. The message says how many.
+	// ReasonUsersPending: users of LockNamespaces are not on the server as they should be. The message says how many; the conditions of the
+	// LockNamespaces say why. Ready is False for this reason too, unless the LockNamespaces are just being bound.
 	ReasonUsersPending = "UsersPending"
 )
 

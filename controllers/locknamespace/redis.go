@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/controllers/redisinstance"
+	"github.com/lockstead/lockstead/internal/redisadmin"
 )
 
 // eventPasswordRotated is the reason of the event of a rotation.
@@ -35,6 +36,9 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 		log.FromContext(ctx).V(1).Info("The server cannot be programmed now", "error", err.Error())
 		return unprogrammed(verdict{v1alpha1.ReasonInstanceNotAvailable, fmt.Sprintf(
 			"RedisInstance %s/%s cannot be programmed now; its conditions say why.", instance.Namespace, instance.Name)}), reconcile.Result{RequeueAfter: retryBlocked}, nil
+	}
+	if refused, ok := errors.AsType[*redisinstance.RefusedError](err); ok {
+		return unprogrammed(refusedBy(instance, refused)), reconcile.Result{RequeueAfter: retryBlocked}, nil
 	}
 	if err != nil {
 		err = fmt.Errorf("program the server: %w", err)
@@ -73,6 +77,16 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 		after = min(after, max(time.Second, due.Sub(now)))
 	}
 	return p, reconcile.Result{RequeueAfter: after}, nil
+}
+
+// refusedBy tells what somebody has to do about a server that answers, and refuses.
+func refusedBy(instance *v1alpha1.RedisInstance, refused *redisinstance.RefusedError) verdict {
+	remedy := "Ask its owner to look at the server."
+	if errors.Is(refused, redisadmin.ErrDenied) {
+		remedy = "Ask its owner to grant that right to the operator's user."
+	}
+	return verdict{v1alpha1.ReasonProgramFailed, fmt.Sprintf("The server of RedisInstance %s/%s cannot be programmed: %v. %s It is tried again.",
+		instance.Namespace, instance.Name, refused.Cause, remedy)}
 }
 
 // notEnforced tells what a server does not do that has one user for all.

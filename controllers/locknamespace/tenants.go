@@ -15,6 +15,7 @@ import (
 type RedisTenants interface {
 	// Program makes the server grant locks to a tenant, and returns after what it made was read back. It is repeated with every
 	// reconciliation and writes only differences. redisinstance.ErrNotAvailable: the server cannot be programmed now.
+	// redisinstance.RefusedError: the server answers, and somebody has to do something about it.
 	Program(ctx context.Context, instance *v1alpha1.RedisInstance, tenant redisinstance.Tenant) (redisinstance.Grant, error)
 	// Revoke removes a user, which ends its connections. No such user is not an error.
 	Revoke(ctx context.Context, instance *v1alpha1.RedisInstance, username string) error

@@ -49,14 +49,19 @@ type observation struct {
 
 // conditions are the conditions for what was found, without times.
 func conditions(o observation) []metav1.Condition {
-	available, safe := availability(o), lockSafety(o)
+	available, safe, users := availability(o), lockSafety(o), programmedUsers(o)
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "The server keeps locks."}
-	for _, cause := range []metav1.Condition{safe, available} {
-		if cause.Status != metav1.ConditionTrue {
+	causes := []metav1.Condition{safe, available}
+	if o.acl != nil && o.acl.missing > 0 {
+		causes = []metav1.Condition{users, safe, available}
+	}
+	for _, cause := range causes {
+		// What is known to be wrong is told before what is not known.
+		if cause.Status == metav1.ConditionFalse || cause.Status == metav1.ConditionUnknown && ready.Status == metav1.ConditionTrue {
 			ready.Status, ready.Reason, ready.Message = cause.Status, cause.Reason, cause.Message
 		}
 	}
-	all := []metav1.Condition{ready, available, safe, programmedUsers(o), progressing(o), deletionBlocked(o)}
+	all := []metav1.Condition{ready, available, safe, users, progressing(o), deletionBlocked(o)}
 	if secured := certificateCondition(o); secured != nil {
 		all = append(all, *secured)
 	}

@@ -102,12 +102,12 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 	}
 	server, err := t.servers.connect(ctx, in)
 	if err != nil {
-		return Grant{}, notAvailable(err)
+		return Grant{}, serverError(err)
 	}
 	defer server.Close()
 	found, err := server.Probe(ctx)
 	if err != nil {
-		return Grant{}, notAvailable(err)
+		return Grant{}, serverError(err)
 	}
 	switch quarantined := status.QuarantineUntil != nil; {
 	case quarantined && found.RunID != status.RunID:
@@ -116,7 +116,7 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 		// Its user comes back all the same, so that holders can renew and release what the server still has.
 	default:
 		if err := programEpoch(ctx, server, found, instance, tenant); err != nil {
-			return Grant{}, notAvailable(err)
+			return Grant{}, serverError(err)
 		}
 	}
 	at := endpoint(instance)
@@ -149,7 +149,7 @@ func (t *Tenants) programUser(ctx context.Context, server *redisadmin.Client, in
 	if tenant.KeepKnown {
 		user, exists, err := server.GetUser(ctx, tenant.Username)
 		if err != nil {
-			return nil, notAvailable(err)
+			return nil, serverError(err)
 		}
 		if exists {
 			known = user.PasswordHashes()
@@ -169,7 +169,7 @@ func (t *Tenants) programUser(ctx context.Context, server *redisadmin.Client, in
 		}
 	}
 	if _, err := server.EnsureUser(ctx, tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, access, all)); err != nil {
-		return nil, notAvailable(err)
+		return nil, serverError(err)
 	}
 	return previous, nil
 }
@@ -205,11 +205,11 @@ func (t *Tenants) Revoke(ctx context.Context, instance *v1alpha1.RedisInstance, 
 	}
 	server, err := t.servers.connect(ctx, in)
 	if err != nil {
-		return notAvailable(err)
+		return serverError(err)
 	}
 	defer server.Close()
 	_, err = server.DeleteUser(ctx, username, redisadmin.UserMark(keyRoot, string(instance.UID)))
-	return notAvailable(err)
+	return serverError(err)
 }
 
 func (t *Tenants) edit(ctx context.Context, instance *v1alpha1.RedisInstance, in login, edit func([]redisproto.User) []redisproto.User) error {
@@ -269,15 +269,31 @@ func armUnlessSelf(ctx context.Context, server *redisadmin.Client, records map[s
 // ownReason marks an error that the RedisInstance has a condition for. Others are the API server's.
 func ownReason(err error) error {
 	if _, known := errors.AsType[*unavailableError](err); known {
-		return notAvailable(err)
+		return serverError(err)
 	}
 	return err
 }
 
-// notAvailable marks errors that are the server's.
-func notAvailable(err error) error {
-	if err == nil {
+// RefusedError says that the server answers, and refuses what the operator does for a tenant. It is the same at every attempt, until somebody
+// does something about it.
+type RefusedError struct {
+	// Cause is what the server refused, and why.
+	Cause error
+}
+
+// Error says what was refused.
+func (e *RefusedError) Error() string { return "the server refuses: " + e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Cause }
+
+// serverError marks errors that are the server's.
+func serverError(err error) error {
+	switch {
+	case err == nil:
 		return nil
+	case redisadmin.NeedsPerson(err):
+		return &RefusedError{Cause: err}
 	}
 	return fmt.Errorf("%w: %w", ErrNotAvailable, err)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -76,7 +77,11 @@ func nextOf(names []string, after string, n int) []string {
 }
 
 // userCount is how many users of LockNamespaces a server has, of how many.
-type userCount struct{ programmed, wanted int }
+type userCount struct {
+	programmed, wanted int
+	// missing are those that are not there as they should be, without those of LockNamespaces that are just being bound.
+	missing int
+}
 
 // inspection is what is compared with the users of a server.
 type inspection struct {
@@ -133,7 +138,25 @@ func (c *Controller) inspect(ctx context.Context, admin *redisadmin.Client, in i
 	round.wrong = wrong
 	c.rounds.set(in.instance.UID, round)
 	count.programmed = len(here) - len(wrong)
+	for name := range in.overdue() {
+		if _, ok := wanted[name]; ok && (!present.Has(name) || wrong.Has(name)) {
+			count.missing++
+		}
+	}
 	return count, nil
+}
+
+// overdue are the users that the server must have had already: those of LockNamespaces whose binding was written, or whose programming failed.
+func (in inspection) overdue() sets.Set[string] {
+	users := sets.New[string]()
+	for i := range in.tenants.bound {
+		namespace := &in.tenants.bound[i]
+		programmed := meta.FindStatusCondition(namespace.Status.Conditions, v1alpha1.ConditionProgrammed)
+		if written(*namespace) || (programmed != nil && programmed.Reason == v1alpha1.ReasonProgramFailed) {
+			users.Insert(redisadmin.TenantUser(string(namespace.UID)))
+		}
+	}
+	return users
 }
 
 // wantedUsers are those of the LockNamespaces that may use the server, without their passwords.

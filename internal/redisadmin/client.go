@@ -130,7 +130,22 @@ var (
 	ErrLoading = errors.New("server is still loading its data")
 	// ErrDenied: the administrator's user lacks a right.
 	ErrDenied = errors.New("administrator's user lacks a right")
+	// ErrUserChanged: a user is not what was just programmed.
+	ErrUserChanged = errors.New("the server reads back other rules than were programmed: does another program manage its users?")
 )
+
+// NeedsPerson reports whether the server answered, and what it answered becomes no other by trying again: a right is missing, something else
+// administers it too, or it refuses the command. It is the opposite of a server that cannot be reached, starts, or asks for other credentials.
+// The text of such an error is the same at every attempt.
+func NeedsPerson(err error) bool {
+	switch {
+	case errors.Is(err, ErrDenied), errors.Is(err, ErrUserChanged):
+		return true
+	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrCredentials), errors.Is(err, ErrLoading):
+		return false
+	}
+	return isReply(err)
+}
 
 func connectError(target Target, err error) error {
 	return fmt.Errorf("connect to %s as %q: %w", target.Address, target.Username, classify(err))

@@ -194,7 +194,7 @@ func (c *Client) EnsureUser(ctx context.Context, want redisproto.User) (changed 
 		return true, err
 	}
 	if !exists || !have.Matches(want) {
-		return true, fmt.Errorf("user %s reads back other rules than were programmed: does another program manage the users of this server?", want.Name)
+		return true, fmt.Errorf("program user %s: %w", want.Name, ErrUserChanged)
 	}
 	return true, nil
 }
