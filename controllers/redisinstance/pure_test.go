@@ -289,3 +289,17 @@ func TestUnsupportedServers(t *testing.T) {
 		}
 	}
 }
+
+// Whoever hides the settings or the default user of a server should know what that costs.
+func TestHiddenSettingsCostTheLongestTTLAtEachRestart(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]redisadmin.Server{
+		"settings": {Engine: "Redis", Version: "7.0.15", Functions: true, DefaultUser: redisadmin.DefaultUser{Known: true}},
+		"user":     {Engine: "Redis", Version: "7.0.15", Functions: true, Settings: redisadmin.Settings{Known: true, Values: map[string]string{"maxmemory-policy": "noeviction"}}},
+	} {
+		got := lockSafety(observation{server: &server, shared: true})
+		if got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, "after each restart until the longest TTL is over") {
+			t.Errorf("hidden %s: %s %q", name, got.Status, got.Message)
+		}
+	}
+}

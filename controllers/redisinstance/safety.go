@@ -32,6 +32,9 @@ func lockSafety(o observation) metav1.Condition {
 	if !o.server.Settings.Known || !o.server.DefaultUser.Known {
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonUnverified
 		c.Message = "The server does not tell its settings or its default user to the operator. Grant the operator's user CONFIG GET and ACL GETUSER."
+		if !o.selfArm {
+			c.Message += " Until then it grants nothing after each restart until the longest TTL is over."
+		}
 		return c
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonSafe, "Nothing was found that makes the server lose, evict or expose locks."
