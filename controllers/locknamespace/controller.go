@@ -227,7 +227,12 @@ func (c *Controller) refuse(ctx context.Context, lns *v1alpha1.LockNamespace, t 
 		o.instance = e.instance
 	}
 	if t.recorded && e.instance != nil && e.instance.UID == t.uid && v1alpha1.RevokesAccess(v.reason) {
-		if err := c.tenants.Revoke(ctx, e.instance, usernameOf(lns)); err != nil {
+		err := c.tenants.Revoke(ctx, e.instance, usernameOf(lns))
+		if errors.Is(err, redisinstance.ErrNotAvailable) {
+			// It is tried again when the RedisInstance changes, and at the latest then.
+			return o, reconcile.Result{RequeueAfter: retryBlocked}, nil
+		}
+		if err != nil {
 			return o, reconcile.Result{}, fmt.Errorf("revoke the user: %w", err)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +34,27 @@ var deletions = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
+// instanceChanges are the changes of a RedisInstance that mean something to its LockNamespaces. How many of them there are, and in which words and when
+// a condition was told, changes with every one that is bound, and would have all others looked at again.
+var instanceChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.RedisInstance)
+	after, alsoOK := e.ObjectNew.(*v1alpha1.RedisInstance)
+	if !ok || !alsoOK || before.UID != after.UID || before.Generation != after.Generation || before.ResourceVersion == after.ResourceVersion {
+		return true
+	}
+	return !equality.Semantic.DeepEqual(gist(before), gist(after))
+}}
+
+// gist is what a status says to programs.
+func gist(instance *v1alpha1.RedisInstance) *v1alpha1.RedisInstanceStatus {
+	status := instance.Status.DeepCopy()
+	status.LockNamespaces = 0
+	for i := range status.Conditions {
+		status.Conditions[i].Message, status.Conditions[i].LastTransitionTime = "", metav1.Time{}
+	}
+	return status
+}
+
 // Register adds the controller to a manager. What is made for LockNamespaces is watched without its content.
 func (c *Controller) Register(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).Named(Name).
@@ -39,7 +62,7 @@ func (c *Controller) Register(mgr manager.Manager) error {
 		Owns(&corev1.Secret{}, builder.OnlyMetadata).
 		Owns(&rbacv1.Role{}, builder.OnlyMetadata).
 		Owns(&rbacv1.RoleBinding{}, builder.OnlyMetadata).
-		Watches(&v1alpha1.RedisInstance{}, handler.EnqueueRequestsFromMapFunc(c.usersOf)).
+		Watches(&v1alpha1.RedisInstance{}, handler.EnqueueRequestsFromMapFunc(c.usersOf), builder.WithPredicates(instanceChanges)).
 		Watches(&v1alpha1.LockNamespace{}, handler.EnqueueRequestsFromMapFunc(c.sharersOf)).
 		Watches(&v1alpha1.LockNamespace{}, handler.EnqueueRequestsFromMapFunc(c.waitingFor), builder.WithPredicates(deletions)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(c.withinNamespace), builder.OnlyMetadata,

@@ -96,6 +96,8 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 	if status.LongestTTL == nil || status.LongestTTL.Duration < tenant.MaxTTL {
 		return Grant{}, fmt.Errorf("%w: it does not know its longest TTL yet", ErrNotAvailable)
 	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	in, err := t.servers.login(ctx, instance)
 	if err != nil {
 		return Grant{}, ownReason(err)
@@ -188,11 +190,13 @@ func knownUnavailable(instance *v1alpha1.RedisInstance) string {
 }
 
 // Revoke deletes the user of a tenant, which closes its connections. Its keys stay until they run out. No such user is not an error. Where nobody can
-// administer the users, nothing can be taken back.
+// administer the users, nothing can be taken back. A server that is known not to answer is not waited for: ErrNotAvailable.
 func (t *Tenants) Revoke(ctx context.Context, instance *v1alpha1.RedisInstance, username string) error {
 	if !Isolated(instance) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	in, err := t.servers.login(ctx, instance)
 	if err != nil {
 		return ownReason(err)
@@ -202,6 +206,9 @@ func (t *Tenants) Revoke(ctx context.Context, instance *v1alpha1.RedisInstance, 
 		if err != nil {
 			return err
 		}
+	}
+	if why := knownUnavailable(instance); why != "" {
+		return fmt.Errorf("%w: %s", ErrNotAvailable, why)
 	}
 	server, err := t.servers.connect(ctx, in)
 	if err != nil {
