@@ -127,7 +127,7 @@ const (
 	// ReasonUsersProgrammed: the users of all LockNamespaces were read back.
 	ReasonUsersProgrammed = "UsersProgrammed"
 	// ReasonUsersPending: users of LockNamespaces are not on the server as they should be. The message says how many; the conditions of the
-	// LockNamespaces say why. Ready is False for this reason too, unless the LockNamespaces are just being bound.
+	// LockNamespaces say why. Ready is False for this reason too when the server refuses them.
 	ReasonUsersPending = "UsersPending"
 )
 

@@ -52,7 +52,7 @@ func conditions(o observation) []metav1.Condition {
 	available, safe, users := availability(o), lockSafety(o), programmedUsers(o)
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "The server keeps locks."}
 	causes := []metav1.Condition{safe, available}
-	if o.acl != nil && o.acl.missing > 0 {
+	if o.acl != nil && o.acl.refused > 0 {
 		causes = []metav1.Condition{users, safe, available}
 	}
 	for _, cause := range causes {

@@ -79,8 +79,8 @@ func nextOf(names []string, after string, n int) []string {
 // userCount is how many users of LockNamespaces a server has, of how many.
 type userCount struct {
 	programmed, wanted int
-	// missing are those that are not there as they should be, without those of LockNamespaces that are just being bound.
-	missing int
+	// refused are those that are not there because the server refuses them. Others are on their way.
+	refused int
 }
 
 // inspection is what is compared with the users of a server.
@@ -138,21 +138,21 @@ func (c *Controller) inspect(ctx context.Context, admin *redisadmin.Client, in i
 	round.wrong = wrong
 	c.rounds.set(in.instance.UID, round)
 	count.programmed = len(here) - len(wrong)
-	for name := range in.overdue() {
+	for name := range in.refused() {
 		if _, ok := wanted[name]; ok && (!present.Has(name) || wrong.Has(name)) {
-			count.missing++
+			count.refused++
 		}
 	}
 	return count, nil
 }
 
-// overdue are the users that the server must have had already: those of LockNamespaces whose binding was written, or whose programming failed.
-func (in inspection) overdue() sets.Set[string] {
+// refused are the users of LockNamespaces whose programming failed.
+func (in inspection) refused() sets.Set[string] {
 	users := sets.New[string]()
 	for i := range in.tenants.bound {
 		namespace := &in.tenants.bound[i]
 		programmed := meta.FindStatusCondition(namespace.Status.Conditions, v1alpha1.ConditionProgrammed)
-		if written(*namespace) || (programmed != nil && programmed.Reason == v1alpha1.ReasonProgramFailed) {
+		if programmed != nil && programmed.Reason == v1alpha1.ReasonProgramFailed {
 			users.Insert(redisadmin.TenantUser(string(namespace.UID)))
 		}
 	}
