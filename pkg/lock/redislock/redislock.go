@@ -207,8 +207,10 @@ func (d *Driver) check(op, id string, ttl time.Duration) error {
 	}
 }
 
+// lockKeys names all keys that a call may write, so that a node of a cluster that is given them one by one does nothing before it has them all. A list
+// of held keys that was begun there would keep the old node from handing over its own.
 func lockKeys(key driver.Key) []string {
-	return []string{redisproto.LockKey(key.Prefix, key.Name), redisproto.SequenceKey(key.Prefix)}
+	return []string{redisproto.LockKey(key.Prefix, key.Name), redisproto.SequenceKey(key.Prefix), redisproto.HeldKey(key.Prefix)}
 }
 
 func wasHolder(op string, key driver.Key, reply any) error {
