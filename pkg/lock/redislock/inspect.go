@@ -46,7 +46,7 @@ func (d *Driver) List(ctx context.Context, req driver.ListRequest) (driver.ListP
 func (d *Driver) ForceRelease(ctx context.Context, req driver.ForceReleaseRequest) (driver.ForcedRelease, error) {
 	op := d.operations.forceRelease
 	m := &mark{id: req.ID}
-	reply, err := d.call(ctx, op, req.Key, d.options.AttemptTimeout, lockKeys(req.Key), m, m)
+	reply, err := d.call(ctx, op, req.Key, d.options.AttemptTimeout, d.lockKeys(req.Key), m, m)
 	if err != nil {
 		return driver.ForcedRelease{}, err
 	}

@@ -70,7 +70,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 		return driver.Grant{}, err
 	}
 	m := &mark{id: req.ID}
-	reply, err := d.call(ctx, op, req.Key, min(d.options.AttemptTimeout, req.TTL), lockKeys(req.Key), m, m, req.TTL.Milliseconds(), req.Owner)
+	reply, err := d.call(ctx, op, req.Key, min(d.options.AttemptTimeout, req.TTL), d.lockKeys(req.Key), m, m, req.TTL.Milliseconds(), req.Owner)
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -94,7 +94,7 @@ func (d *Driver) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant
 		return driver.Grant{}, err
 	}
 	m := &mark{id: to.ID}
-	reply, err := d.call(ctx, op, to.Key, min(d.options.AttemptTimeout, to.TTL), lockKeys(to.Key), m, m, to.TTL.Milliseconds(), to.Owner, req.From)
+	reply, err := d.call(ctx, op, to.Key, min(d.options.AttemptTimeout, to.TTL), d.lockKeys(to.Key), m, m, to.TTL.Milliseconds(), to.Owner, req.From)
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -115,7 +115,7 @@ func (d *Driver) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant
 func (d *Driver) Release(ctx context.Context, req driver.ReleaseRequest) error {
 	op := d.operations.release
 	m := &mark{id: req.ID}
-	reply, err := d.call(ctx, op, req.Key, d.options.AttemptTimeout, lockKeys(req.Key), m, m, redisproto.Channel(req.Key.Prefix, req.Key.Name))
+	reply, err := d.call(ctx, op, req.Key, d.options.AttemptTimeout, d.lockKeys(req.Key), m, m, redisproto.Channel(req.Key.Prefix, req.Key.Name))
 	if err != nil {
 		return err
 	}
@@ -207,10 +207,15 @@ func (d *Driver) check(op, id string, ttl time.Duration) error {
 	}
 }
 
-// lockKeys names all keys that a call may write, so that a node of a cluster that is given them one by one does nothing before it has them all. A list
-// of held keys that was begun there would keep the old node from handing over its own.
-func lockKeys(key driver.Key) []string {
-	return []string{redisproto.LockKey(key.Prefix, key.Name), redisproto.SequenceKey(key.Prefix), redisproto.HeldKey(key.Prefix)}
+// lockKeys names the keys of a call. On a cluster it names all that the call may write, so that a node that is given them one by one does nothing
+// before it has them all: a list of held keys that was begun there would keep the old node from handing over its own. Elsewhere the list is left
+// out, so that users without the right to it lock all the same.
+func (d *Driver) lockKeys(key driver.Key) []string {
+	keys := []string{redisproto.LockKey(key.Prefix, key.Name), redisproto.SequenceKey(key.Prefix)}
+	if _, cluster := d.client.(*redis.ClusterClient); cluster {
+		keys = append(keys, redisproto.HeldKey(key.Prefix))
+	}
+	return keys
 }
 
 func wasHolder(op string, key driver.Key, reply any) error {

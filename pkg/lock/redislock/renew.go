@@ -36,7 +36,7 @@ func (d *Driver) RenewBatch(ctx context.Context, reqs []driver.RenewRequest) []d
 		}
 		m := &mark{id: req.ID}
 		limit = min(limit, req.TTL/2)
-		batch = append(batch, &renewal{RenewRequest: req, index: i, mark: m, keys: lockKeys(req.Key), args: []any{m, req.TTL.Milliseconds()}})
+		batch = append(batch, &renewal{RenewRequest: req, index: i, mark: m, keys: d.lockKeys(req.Key), args: []any{m, req.TTL.Milliseconds()}})
 	}
 	if len(batch) == 0 {
 		return outcomes
