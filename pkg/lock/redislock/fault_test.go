@@ -16,7 +16,7 @@ import (
 )
 
 // brief is an attempt that is given up soon.
-var brief = &redislock.Options{AttemptTimeout: 200 * time.Millisecond}
+var brief = &redislock.Options{AttemptTimeout: time.Second}
 
 // openFaulty is a driver with an open connection through a proxy, and one beside it.
 func openFaulty(t *testing.T, options *redislock.Options) (d, direct *redislock.Driver, proxy *faultproxy.Proxy) {
