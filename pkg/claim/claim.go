@@ -59,7 +59,7 @@ func (c *Claim[T]) hold(ctx context.Context, sent clock.Instant, ttl time.Durati
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ttl = ttl
-	c.deadline = deadline(sent, ttl)
+	c.deadline = clock.Deadline(sent, ttl)
 	c.arm()
 }
 
@@ -191,7 +191,7 @@ func (c *Claim[T]) Extend(ctx context.Context, ttl time.Duration) error {
 		return context.Cause(c.ctx)
 	}
 	c.ttl = ttl
-	c.deadline = deadline(sent, ttl)
+	c.deadline = clock.Deadline(sent, ttl)
 	c.arm()
 	return nil
 }
@@ -213,7 +213,7 @@ func (c *Claim[T]) prepareExtend(ttl time.Duration) (clock.Instant, time.Duratio
 	if c.settled {
 		return 0, 0, fmt.Errorf("claim: row %v of %s was completed already: %w", c.key, c.table.relation, ErrEnded)
 	}
-	if end := deadline(sent, ttl); end < c.deadline {
+	if end := clock.Deadline(sent, ttl); end < c.deadline {
 		c.deadline = end
 		c.arm()
 	}

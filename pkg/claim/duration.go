@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockstead/lockstead/pkg/lock"
-	"github.com/lockstead/lockstead/pkg/lock/clock"
 )
 
 // MinTTL is the shortest TTL of a claim: a shorter one leaves no time for the work after the margins are taken off.
@@ -32,20 +31,6 @@ func micros(d time.Duration) int64 {
 		us++
 	}
 	return us
-}
-
-// guard is taken off the TTL for timers and schedulers that are late: 50 ms, but at most a tenth of a short TTL and at least a
-// hundredth of a long one.
-func guard(ttl time.Duration) time.Duration {
-	const usual = 50 * time.Millisecond
-	return max(ttl/100, min(usual, ttl/10))
-}
-
-// deadline is the instant from which a claim is not valid: counted from before the statement was sent, less 1 % for clocks that run at
-// different rates, less the guard. The server counts the same TTL from when it ran the statement, which is later. It is the rule of
-// the handles of package lock.
-func deadline(sent clock.Instant, ttl time.Duration) clock.Instant {
-	return sent.Add(ttl - ttl/100 - guard(ttl))
 }
 
 // attemptLimit is the time for the answer to an extension: a quarter of the TTL leaves room for more attempts before the deadline.

@@ -182,8 +182,8 @@ func (t *Table[T]) claim(ctx context.Context, token string, n int, ttl time.Dura
 	if err := rows.Err(); err != nil {
 		return nil, t.fault("claim", err)
 	}
-	if took := t.options.Clock.Now().Sub(sent); sent.Add(took) >= deadline(sent, ttl) && len(found) > 0 {
-		return nil, t.fault("claim", fmt.Errorf("the answer took %s of a TTL of %s, so the claims are over already", took, ttl))
+	if now := t.options.Clock.Now(); now >= clock.Deadline(sent, ttl) && len(found) > 0 {
+		return nil, t.fault("claim", fmt.Errorf("the answer took %s of a TTL of %s, so the claims are over already", now.Sub(sent), ttl))
 	}
 	for _, c := range found {
 		c.hold(ctx, sent, ttl)

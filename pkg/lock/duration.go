@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
 
@@ -31,19 +30,4 @@ func resolveTTL(ttl, defaultTTL, maxTTL time.Duration, limits driver.Limits) (ti
 		ttl += limits.Granularity - over
 	}
 	return max(ttl, limits.MinTTL), nil
-}
-
-// guard is taken off the TTL for timers and schedulers that are late: 50 ms, but at most a tenth of a short TTL and at least a
-// hundredth of a long one.
-func guard(ttl time.Duration) time.Duration {
-	const usual = 50 * time.Millisecond
-	return max(ttl/100, min(usual, ttl/10))
-}
-
-// deadline is the instant from which a handle is not valid: counted from before the request was sent, less 1 % for clocks of two
-// machines that run at different rates, less the guard. The store counts its TTL from when it applied the request, which is later, so the
-// handle ends before the store can grant the key again. The source of the rule is Gray and Cheriton, "Leases", SOSP 1989: the
-// holder counts from when it asked, the grantor from when it granted.
-func deadline(sent clock.Instant, ttl time.Duration) clock.Instant {
-	return sent.Add(ttl - ttl/100 - guard(ttl))
 }

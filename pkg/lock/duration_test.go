@@ -59,7 +59,7 @@ func TestDeadline(t *testing.T) {
 		10 * time.Second:       9800 * time.Millisecond,
 		time.Hour:              time.Hour - 72*time.Second,
 	} {
-		if got := deadline(sent, ttl).Sub(sent); got != want {
+		if got := clock.Deadline(sent, ttl).Sub(sent); got != want {
 			t.Errorf("a TTL of %s ends after %s, want %s", ttl, got, want)
 		}
 	}

@@ -92,7 +92,7 @@ func (h *Handle) hold(grant driver.Grant, sent clock.Instant, asked time.Duratio
 	h.acquiredAt = time.Now() //nolint:forbidigo // For display.
 	h.sent = sent
 	h.ttl = grant.TTL
-	h.deadline = deadline(sent, grant.TTL)
+	h.deadline = clock.Deadline(sent, grant.TTL)
 	now := c.clock.Now()
 	if now >= h.deadline {
 		h.state = stateReleased

@@ -84,7 +84,7 @@ func (h *Handle) prepare(ttl time.Duration) (attempt, error) {
 		return attempt{}, err
 	}
 	a := attempt{sent: c.clock.Now(), ttl: ttl}
-	return a, h.shorten(deadline(a.sent, ttl))
+	return a, h.shorten(clock.Deadline(a.sent, ttl))
 }
 
 // settle is what comes after a renewal was answered, or not.
@@ -124,7 +124,7 @@ func (h *Handle) extend(sent clock.Instant, ttl time.Duration) error {
 		return context.Cause(h.ctx)
 	}
 	h.ttl = ttl
-	h.deadline = deadline(sent, ttl)
+	h.deadline = clock.Deadline(sent, ttl)
 	h.stopTimer()
 	h.arm(h.client.clock.Now())
 	return nil
