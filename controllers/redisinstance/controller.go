@@ -265,9 +265,6 @@ func (c *Controller) report(ctx context.Context, instance, before *v1alpha1.Redi
 	if !observed.secured {
 		meta.RemoveStatusCondition(&instance.Status.Conditions, v1alpha1.ConditionTLSReady)
 	}
-	if !observed.secured {
-		meta.RemoveStatusCondition(&instance.Status.Conditions, v1alpha1.ConditionTLSReady)
-	}
 	instance.Status.ObservedGeneration = instance.Generation
 }
 
