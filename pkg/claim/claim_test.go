@@ -9,7 +9,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/lockstead/lockstead/pkg/claim"
-	"github.com/lockstead/lockstead/pkg/lock/clock"
+	"github.com/lockstead/lockstead/pkg/lock/clock/clocktest"
 	"github.com/lockstead/lockstead/pkg/lock/pglock/pgtest"
 )
 
@@ -311,13 +310,13 @@ func TestNamesAreTakenAsTheyAre(t *testing.T) {
 func TestTheContextEndsBeforeTheServersTime(t *testing.T) {
 	onBothAdapters(t, func(b *bench) {
 		b.exec(`INSERT INTO jobs (id) VALUES (1)`)
-		hand := &handClock{}
+		hand := &clocktest.Hand{}
 		c := b.claim(b.table(&claim.Options[job]{Clock: hand}), 1, 1)[0]
-		hand.advance(time.Minute - 2*600*time.Millisecond - 1)
+		hand.Advance(time.Minute - 2*600*time.Millisecond - 1)
 		if !c.Valid() {
 			t.Fatal("the claim ended early")
 		}
-		hand.advance(1)
+		hand.Advance(1)
 		if c.Valid() || !errors.Is(context.Cause(c.Context()), claim.ErrLost) {
 			t.Fatalf("the claim is valid past its deadline, cause %v", context.Cause(c.Context()))
 		}
@@ -347,29 +346,3 @@ func TestAServerThatRestartsKeepsTheClaims(t *testing.T) {
 	b.claim(table, 2, 1)
 	b.must(c.Complete(b.ctx, b.db))
 }
-
-// handClock is moved by hand; its timers never fire.
-type handClock struct {
-	mu  sync.Mutex
-	now clock.Instant
-}
-
-func (c *handClock) Now() clock.Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *handClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-func (c *handClock) AfterFunc(time.Duration, func()) clock.Timer { return stoppedTimer{} }
-func (c *handClock) NewTimer(time.Duration) clock.Timer          { return stoppedTimer{} }
-
-type stoppedTimer struct{}
-
-func (stoppedTimer) C() <-chan time.Time { return nil }
-func (stoppedTimer) Stop() bool          { return true }

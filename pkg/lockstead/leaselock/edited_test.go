@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockstead/lockstead/pkg/lock/clock/clocktest"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
@@ -134,7 +135,7 @@ func TestForeignLeaseOfTheSameNameIsLeftAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			own := &handClock{}
+			own := &clocktest.Hand{}
 			d := b.driver(&leaselock.Options{Clock: own})
 			for range 2 {
 				_, err = b.try(d, time.Second)
@@ -144,7 +145,7 @@ func TestForeignLeaseOfTheSameNameIsLeftAlone(t *testing.T) {
 				if want := b.namespace + "/" + b.name; !strings.Contains(err.Error(), want) {
 					t.Errorf("error %q does not name the object %s", err, want)
 				}
-				own.advance(time.Hour)
+				own.Advance(time.Hour)
 			}
 			if _, err := d.Inspect(b.ctx, b.key); !errors.Is(err, driver.ErrForeign) {
 				t.Errorf("inspect: %v", err)

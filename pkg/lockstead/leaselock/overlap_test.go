@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/lockstead/lockstead/pkg/lock"
+	"github.com/lockstead/lockstead/pkg/lock/clock/clocktest"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
@@ -136,7 +137,7 @@ func TestOverlapOfALateRelease(t *testing.T) {
 		return next.RoundTrip(request)
 	})
 	h := b.acquire(slow, time.Second)
-	own := &handClock{}
+	own := &clocktest.Hand{}
 	contender := b.driver(&leaselock.Options{Clock: own})
 	_, err := b.try(contender, time.Minute)
 	b.wantHeld(err)
@@ -144,7 +145,7 @@ func TestOverlapOfALateRelease(t *testing.T) {
 	late := make(chan error, 1)
 	go func() { late <- b.release(h) }()
 	<-sent
-	own.advance(time.Second)
+	own.Advance(time.Second)
 	next := b.acquire(contender, time.Minute)
 	close(proceed)
 	if err := <-late; !errors.Is(err, driver.ErrNotHolder) {

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lockstead/internal/apiservertest"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock"
@@ -186,29 +184,3 @@ func (b *bench) wantStore(err, outcome error, reason string) string {
 	}
 	return store.Remedy
 }
-
-// handClock is moved by hand. Its timers never fire: the tests that use it move no timers.
-type handClock struct {
-	mu  sync.Mutex
-	now clock.Instant
-}
-
-func (c *handClock) Now() clock.Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *handClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-func (c *handClock) AfterFunc(time.Duration, func()) clock.Timer { return stoppedTimer{} }
-func (c *handClock) NewTimer(time.Duration) clock.Timer          { return stoppedTimer{} }
-
-type stoppedTimer struct{}
-
-func (stoppedTimer) C() <-chan time.Time { return nil }
-func (stoppedTimer) Stop() bool          { return true }

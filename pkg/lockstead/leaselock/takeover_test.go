@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockstead/lockstead/pkg/lock/clock/clocktest"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
@@ -22,7 +23,8 @@ import (
 func TestContenderCountsOnItsOwnClockFromWhatItReceived(t *testing.T) {
 	b := newBench(t)
 	h := b.acquire(b.driver(nil), 10*time.Second)
-	own := &handClock{now: 77}
+	own := &clocktest.Hand{}
+	own.Advance(77)
 	// Without the right to watch, the contender receives a version when it asks, and at no other time.
 	blind := server.ServiceAccount(t, b.namespace, "blind", []string{"get", "create", "update"})
 	contender := newDriver(t, blind, b.namespace, &leaselock.Options{Clock: own})
@@ -35,19 +37,19 @@ func TestContenderCountsOnItsOwnClockFromWhatItReceived(t *testing.T) {
 		}
 	}
 	wantLeft(10 * time.Second)
-	own.advance(10*time.Second - 1)
+	own.Advance(10*time.Second - 1)
 	wantLeft(1)
 	if err := b.renew(h, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	own.advance(1)
+	own.Advance(1)
 	wantLeft(10 * time.Second)
 	b.edit(func(l *coordinationv1.Lease) {
 		l.Annotations["example.com/note"] = "a stranger's change restarts the count too"
 	})
-	own.advance(4 * time.Second)
+	own.Advance(4 * time.Second)
 	wantLeft(10 * time.Second)
-	own.advance(10 * time.Second)
+	own.Advance(10 * time.Second)
 	next := b.acquire(contender, time.Second)
 	if !h.token.Less(next.token) {
 		t.Errorf("token %s is not greater than %s", next.token, h.token)
@@ -62,7 +64,7 @@ func TestFreshProcessWaitsAWholeDurationHoweverOldTheLeaseLooks(t *testing.T) {
 		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(0, 0)}
 		l.Spec.AcquireTime = l.Spec.RenewTime
 	})
-	_, err := b.try(b.driver(&leaselock.Options{Clock: &handClock{}}), time.Second)
+	_, err := b.try(b.driver(&leaselock.Options{Clock: &clocktest.Hand{}}), time.Second)
 	if left := b.wantHeld(err); left != 10*time.Second {
 		t.Errorf("%s remain at first sight, want the whole duration", left)
 	}
@@ -72,14 +74,14 @@ func TestOneOfManyContendersTakesAnAbandonedLease(t *testing.T) {
 	b := newBench(t)
 	dead := b.acquire(b.driver(nil), time.Second)
 	const contenders = 5
-	own := &handClock{}
+	own := &clocktest.Hand{}
 	drivers := make([]*leaselock.Driver, contenders)
 	for i := range drivers {
 		drivers[i] = b.driver(&leaselock.Options{Clock: own})
 		_, err := b.try(drivers[i], time.Second)
 		b.wantHeld(err)
 	}
-	own.advance(time.Second)
+	own.Advance(time.Second)
 	var (
 		work    sync.WaitGroup
 		mu      sync.Mutex
@@ -120,7 +122,7 @@ func TestTakeOverThatRacesADeleteTakesNothingByAccident(t *testing.T) {
 	b := newBench(t)
 	dead := b.acquire(b.driver(nil), time.Second)
 	old := b.get()
-	own := &handClock{}
+	own := &clocktest.Hand{}
 	puts := 0
 	contender := b.intercepted(&leaselock.Options{Clock: own}, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if request.Method == http.MethodPut {
@@ -133,7 +135,7 @@ func TestTakeOverThatRacesADeleteTakesNothingByAccident(t *testing.T) {
 	})
 	_, err := b.try(contender, time.Second)
 	b.wantHeld(err)
-	own.advance(time.Second)
+	own.Advance(time.Second)
 	next := b.acquire(contender, time.Second)
 	if puts != 1 {
 		t.Errorf("%d take-overs were sent, want 1", puts)
@@ -191,11 +193,11 @@ func TestV13LeaseWithoutOptionalFieldsIsHeldAndThenTakenOver(t *testing.T) {
 		delete(l.Annotations, leaseformat.AnnotationOwner)
 		l.Annotations[leaseformat.AnnotationEpoch] = "many"
 	})
-	own := &handClock{}
+	own := &clocktest.Hand{}
 	contender := b.driver(&leaselock.Options{Clock: own})
 	_, err := b.try(contender, time.Second)
 	b.wantHeld(err)
-	own.advance(2 * time.Second)
+	own.Advance(2 * time.Second)
 	b.acquire(contender, time.Second)
 }
 
