@@ -5,7 +5,9 @@
 package child
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -87,4 +89,28 @@ func (p *Process) Freeze() (thaw func(), err error) {
 		return nil, fmt.Errorf("freeze of the server: %w", err)
 	}
 	return sync.OnceFunc(func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }), nil
+}
+
+// Outlives waits for pause, between two looks at whether the process is ready. It reports false as soon as the process or ctx ends.
+func (p *Process) Outlives(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.done:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// FreePort is a port of the loopback address that nobody listens on for the moment. Somebody may be quicker: be ready to take another.
+func FreePort() (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port, nil
 }

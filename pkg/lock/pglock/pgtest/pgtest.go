@@ -162,9 +162,9 @@ func (s *Server) run() error {
 	const tries = 10
 	for range tries {
 		if s.port == 0 {
-			port, err := freePort()
+			port, err := child.FreePort()
 			if err != nil {
-				return err
+				return fmt.Errorf("pgtest: %w", err)
 			}
 			s.port = port
 		}
@@ -201,12 +201,7 @@ func (s *Server) awaitReady() bool {
 			_ = conn.Close(ctx)
 			return true
 		}
-		retry := time.NewTimer(20 * time.Millisecond)
-		select {
-		case <-retry.C:
-		case <-s.process.Done():
-			return false
-		case <-ctx.Done():
+		if !s.process.Outlives(ctx, 20*time.Millisecond) {
 			return false
 		}
 	}
@@ -309,15 +304,6 @@ func tail(path string) string {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-most):])
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("pgtest: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 // command is a program as the user that may run it.

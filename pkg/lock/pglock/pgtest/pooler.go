@@ -4,6 +4,7 @@
 package pgtest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -28,9 +29,9 @@ func (s *Server) StartPooler(t testing.TB, mode string) string {
 			t.Fatalf("pgtest: install the package pgbouncer: %v", err)
 		}
 	}
-	port, err := freePort()
+	port, err := child.FreePort()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("pgtest: %v", err)
 	}
 	dir, err := os.MkdirTemp("", "pgtest-pooler") //nolint:usetesting // Only the user of the test may enter the folder of t.TempDir.
 	if err != nil {
@@ -70,19 +71,14 @@ server_round_robin = 1
 	}
 	t.Cleanup(process.Kill)
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for {
-		if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address); err == nil {
+		if conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address); err == nil {
 			_ = conn.Close()
 			return address
 		}
-		retry := time.NewTimer(20 * time.Millisecond)
-		select {
-		case <-retry.C:
-		case <-process.Done():
-			t.Fatalf("pgtest: pgbouncer did not start:\n%s", tail(log))
-		case <-deadline.C:
+		if !process.Outlives(ctx, 20*time.Millisecond) {
 			t.Fatalf("pgtest: pgbouncer does not answer:\n%s", tail(log))
 		}
 	}

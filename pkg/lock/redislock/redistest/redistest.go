@@ -196,12 +196,7 @@ func (s *Server) awaitReady(t testing.TB) bool {
 				return true
 			}
 		}
-		retry := time.NewTimer(10 * time.Millisecond)
-		select {
-		case <-retry.C:
-		case <-s.process.Done():
-			return false
-		case <-ctx.Done():
+		if !s.process.Outlives(ctx, 10*time.Millisecond) {
 			return false
 		}
 	}
@@ -297,12 +292,11 @@ func (s *Server) PreloadScripts(t testing.TB) {
 
 func freePort(t testing.TB) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := child.FreePort()
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "redis.log") }
