@@ -51,8 +51,8 @@ func (c *Client) acquire(holdCtx, ctx context.Context, key string, ttl, wait tim
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: err}
+	if ctx.Err() != nil {
+		return nil, contextEnded(ctx)
 	}
 	var h *Handle
 	if wait == 0 {
@@ -131,7 +131,7 @@ func (c *Client) waitFor(holdCtx, ctx context.Context, key string, ttl time.Dura
 	case <-timeout.C():
 		return nil, &HeldError{Key: key}
 	case <-ctx.Done():
-		return nil, &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: context.Cause(ctx)}
+		return nil, contextEnded(ctx)
 	case <-c.failed:
 		return nil, c.err()
 	}
@@ -205,11 +205,16 @@ func (c *Client) ask(ctx context.Context, key string, q *queue, w *waiter, until
 				return h, nil
 			}
 		case <-ctx.Done():
-			return nil, &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: context.Cause(ctx)}
+			return nil, contextEnded(ctx)
 		case <-c.failed:
 			return nil, c.err()
 		}
 	}
+}
+
+// contextEnded is the error of a caller whose ctx ended while nothing was under way for it.
+func contextEnded(ctx context.Context) error {
+	return &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: driver.ContextError(ctx)}
 }
 
 // passing reports whether a fault may go away by itself, so that a waiter rides it out.
@@ -274,7 +279,7 @@ func (c *Client) sleep(ctx context.Context, q *queue, w *waiter, d time.Duration
 	case <-q.released:
 	case <-timer.C():
 	case <-ctx.Done():
-		return nil, &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: context.Cause(ctx)}
+		return nil, contextEnded(ctx)
 	case <-c.failed:
 		return nil, c.err()
 	}
@@ -289,7 +294,7 @@ func (c *Client) rest(ctx context.Context, d time.Duration) error {
 	case <-timer.C():
 		return nil
 	case <-ctx.Done():
-		return &StoreError{Outcome: ErrUnavailable, Op: "acquire", Reason: "context", Err: context.Cause(ctx)}
+		return contextEnded(ctx)
 	case <-c.failed:
 		return c.err()
 	}

@@ -115,7 +115,7 @@ func (u *cleanup) close(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		err = fmt.Errorf("lock: background releases were broken off, their locks end by their TTL: %w", context.Cause(ctx))
+		err = fmt.Errorf("lock: background releases were broken off, their locks end by their TTL: %w", driver.ContextError(ctx))
 	}
 	u.cancel()
 	<-done

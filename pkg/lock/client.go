@@ -34,6 +34,7 @@ type Client struct {
 	cleanup   cleanup
 	// renewals is for the handles of Do.
 	renewals renewals
+	losses   lossLog
 
 	mu      sync.Mutex
 	held    map[*Handle]struct{}
@@ -83,7 +84,7 @@ func New(d driver.Driver, prefix string, options *Options) (*Client, error) {
 // the key; a request that is under way when it ends is let finish, for at most Options.AttemptTimeout.
 //
 // Errors: *HeldError (ErrHeld) when somebody else holds the key at the end of the wait; ErrUnavailable, ErrUnknown or ErrForeign
-// for faults of the store; an error that matches the context's when ctx ended; *InvalidError; ErrBackendChanged; ErrClosed.
+// for faults of the store; an error that matches the context's error and its cause when ctx ended; *InvalidError; ErrBackendChanged; ErrClosed.
 // A fault at the first attempt is returned at once. When the key was found held before, faults that may pass are retried
 // until the wait ends.
 //
@@ -107,11 +108,11 @@ func (c *Client) Fail(cause error) {
 }
 
 // Close makes every later call return ErrClosed and waits, until ctx ends, for releases and renewals that are under way in the
-// background. It does not release handles that are still held, since the work under them may still run: release them first. If any is
+// background, and for the log records of lost locks. It does not release handles that are still held, since the work under them may still run: release them first. If any is
 // left, Close says so, and they end by their TTL.
 func (c *Client) Close(ctx context.Context) error {
 	held := c.fail(ErrClosed)
-	err := errors.Join(c.renewals.close(ctx), c.cleanup.close(ctx))
+	err := errors.Join(c.renewals.close(ctx), c.cleanup.close(ctx), c.losses.close(ctx))
 	if len(held) > 0 {
 		err = errors.Join(err, fmt.Errorf("lock: closed with %d handles held; they end by their TTL", len(held)))
 	}
@@ -165,17 +166,17 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// tellContexts keeps two contexts apart: when the caller's ctx has ended, the error matches its error; when only the time-out of
+// tellContexts keeps two contexts apart: when the caller's ctx has ended, the error matches its error and its cause; when only the time-out of
 // the attempt has, the error matches no context error, since the caller's context is alive.
 func tellContexts(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if ctxErr := ctx.Err(); ctxErr != nil {
-		if errors.Is(err, ctxErr) {
+		if errors.Is(err, ctxErr) && errors.Is(err, context.Cause(ctx)) {
 			return err
 		}
-		return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		return fmt.Errorf("%w (%w)", err, driver.ContextError(ctx))
 	}
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err

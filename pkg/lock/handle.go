@@ -153,7 +153,7 @@ func (h *Handle) loseLocked(reason LossReason, cause error) {
 		h.held = h.client.clock.Now().Sub(h.sent)
 		h.client.unregister(h)
 		h.client.queues.wake(h.key)
-		h.client.log.Warn("lock lost", "key", h.key, "token", h.token.String(), "reason", string(reason), "held", h.held, "error", h.loss)
+		h.client.losses.write(h, h.loss, h.held)
 	}
 	if h.known {
 		go h.tellEnd(h.held, h.loss)

@@ -205,7 +205,7 @@ func (c *Client) outcomeOf(ctx context.Context, err error, success Outcome) Outc
 	switch {
 	case err == nil:
 		return success
-	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return OutcomeCancelled
 	case errors.Is(err, ErrInvalid):
 		return OutcomeInvalid

@@ -66,9 +66,9 @@ func (c *Client) passOn(ctx context.Context, h *Handle) (told bool, err error) {
 	}
 	next.chain = chain{since: h.chain.since, passes: h.chain.passes + 1}
 	if err := next.hold(grant, sent, w.ttl); err != nil {
-		c.log.DebugContext(ctx, "lock passed on in vain", "key", h.key, "error", err)
 		c.queues.deliver(w, nil)
 		c.giveBack(ctx, next, max(w.ttl, grant.TTL))
+		c.log.DebugContext(ctx, "lock passed on in vain", "key", h.key, "error", err)
 		return true, nil
 	}
 	if !c.queues.deliver(w, next) {

@@ -294,7 +294,7 @@ func (r *renewals) close(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("lock: renewals are still under way: %w", context.Cause(ctx))
+		return fmt.Errorf("lock: renewals are still under way: %w", driver.ContextError(ctx))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lock"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
 
 // Client is a lock client that also owns the way to its backend. Hand its embedded *lock.Client to code that only locks.
@@ -27,7 +28,7 @@ type Client struct {
 // Open returns a client for the locks of the mounted binding, or for the backend that the options hand in. It contacts no server. Make one client for a
 // process, and close it at the end.
 func Open(ctx context.Context, options *Options) (*Client, error) {
-	if err := ctx.Err(); err != nil {
+	if err := driver.ContextError(ctx); err != nil {
 		return nil, err
 	}
 	o, l, err := options.resolve()

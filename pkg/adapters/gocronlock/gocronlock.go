@@ -33,6 +33,7 @@ import (
 
 	"github.com/lockstead/lockstead/pkg/exclusive"
 	"github.com/lockstead/lockstead/pkg/lock"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
 
 // Options are what a Locker can be told. The zero value, or nil, is ready to use.
@@ -95,17 +96,17 @@ type run struct {
 
 // Lock takes the job for this replica. It never waits for another run. The error is a *SkippedError, or what RunExclusive says.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err := driver.ContextError(ctx); err != nil {
+		return nil, err
 	}
 	r := &run{granted: make(chan struct{}), unlocked: make(chan struct{}), over: make(chan struct{})}
 	r.unlock = sync.OnceFunc(func() { close(r.unlocked) })
 	// The context is that of the job, and ends when the scheduler shuts down: then the job may still run under the lock.
-	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer context.AfterFunc(ctx, cancel)()
+	asking, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() { cancel(driver.ContextError(ctx)) })()
 	go func() {
 		defer close(r.over)
-		defer cancel()
+		defer cancel(nil)
 		r.outcome, r.err = l.runner.RunExclusive(asking, job, func(context.Context, *lock.Handle) error {
 			close(r.granted)
 			<-r.unlocked

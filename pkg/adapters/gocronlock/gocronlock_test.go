@@ -226,12 +226,13 @@ func newLocker(t *testing.T, d driver.Driver, c clock.Clock) (*gocronlock.Locker
 func TestShutdownDoesNotFreeTheJob(t *testing.T) {
 	store, c := newStore()
 	locker, client := newLocker(t, store, c)
-	ctx, cancel := context.WithCancel(t.Context())
+	shutdown := errors.New("the scheduler shuts down")
+	ctx, cancel := context.WithCancelCause(t.Context())
 	l, err := locker.Lock(ctx, "report")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cancel()
+	cancel(shutdown)
 	if _, err := locker.Lock(t.Context(), "report"); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("lock of a job that runs: %v", err)
 	}
@@ -248,7 +249,7 @@ func TestShutdownDoesNotFreeTheJob(t *testing.T) {
 	if holding.Remaining > 45*time.Second || holding.Remaining < 45*time.Second-patience {
 		t.Errorf("the job stays locked for %s, want its minimum hold", holding.Remaining)
 	}
-	if _, err := locker.Lock(ctx, "other"); !errors.Is(err, context.Canceled) {
+	if _, err := locker.Lock(ctx, "other"); !errors.Is(err, context.Canceled) || !errors.Is(err, shutdown) {
 		t.Errorf("lock on a cancelled context: %v", err)
 	}
 }

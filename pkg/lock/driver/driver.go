@@ -11,7 +11,7 @@
 //
 // Each call either succeeds or returns an error that matches, by errors.Is, exactly one of ErrHeld,
 // ErrNotHolder, ErrUnavailable, ErrUnknown, ErrForeign, ErrBackendChanged. When the caller's context ended
-// the error matches the context's error as well, and it is ErrUnknown unless the driver is certain that the request
+// the error matches the context's error as well (ContextError makes one that matches its cause too), and it is ErrUnknown unless the driver is certain that the request
 // never left. A driver never retries an acquire after an ambiguous failure.
 //
 // # Time

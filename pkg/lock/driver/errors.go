@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -84,4 +85,16 @@ func (e *StoreError) Unwrap() []error {
 		return []error{e.Outcome}
 	}
 	return []error{e.Outcome, e.Err}
+}
+
+// ContextError tells how ctx ended: the error matches, by errors.Is, ctx.Err() and also context.Cause(ctx), which says nothing of the former when the
+// context was given a cause of its own. It is nil while ctx has not ended.
+func ContextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	switch {
+	case err == nil, errors.Is(cause, err):
+		return cause
+	default:
+		return fmt.Errorf("%w: %w", err, cause)
+	}
 }

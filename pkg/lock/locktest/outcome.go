@@ -54,7 +54,9 @@ func testCancelledOnItsWay(t *testing.T, s *suite) {
 	mustRelease(t, s.ctx, mustTry(t, s.ctx, a, "order:1", longTTL, 0))
 	fault.HoldResponses()
 	defer fault.Heal()
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	stop := errors.New("shutting down")
 	result := make(chan error, 1)
 	go func() {
 		_, err := a.TryAcquire(ctx, "order:1", longTTL, 0)
@@ -73,9 +75,10 @@ func testCancelledOnItsWay(t *testing.T, s *suite) {
 			t.Fatalf("the acquire ended before it was cancelled: %v", <-result)
 		}
 	}
-	cancel()
+	cancel(stop)
 	err := <-result
 	wantError(t, err, context.Canceled)
+	wantError(t, err, stop)
 	wantError(t, err, lock.ErrUnknown)
 	fault.Heal()
 	mustRelease(t, s.ctx, mustTry(t, s.ctx, b, "order:1", longTTL, patience))

@@ -19,6 +19,7 @@ var waitTests = []test{
 	{"a wait that ends without the lock is held", testWaitTimeout},
 	{"acquire refuses wait 0 and both refuse a negative wait", testWaitRefused},
 	{"a cancelled waiter returns its context's error and holds nothing", testCancelledWaiter},
+	{"an acquire that is cancelled for a reason tells both", testCancelledForAReason},
 	{"a context that has ended asks nothing", testEndedContext},
 	{"a waiter rides out an interruption of the store", testWaitOverInterruption},
 }
@@ -116,6 +117,41 @@ func testCancelledWaiter(t *testing.T, s *suite) {
 	}
 	mustRelease(t, s.ctx, h)
 	mustRelease(t, s.ctx, mustTry(t, s.ctx, a, "order:1", longTTL, patience))
+}
+
+// testCancelledForAReason ends the contexts of the head of the queue, of one behind it, and of a caller that comes too late: whatever the driver answers,
+// the caller finds the context's own error and the reason that it gave for it.
+func testCancelledForAReason(t *testing.T, s *suite) {
+	a, b := s.client(t, nil), s.client(t, nil)
+	h := mustTry(t, s.ctx, a, "order:1", longTTL, 0)
+	stop := errors.New("shutting down")
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	late, cancelLate := context.WithTimeoutCause(s.ctx, 300*time.Millisecond, stop)
+	defer cancelLate()
+	got := make(chan error, 2)
+	for range cap(got) {
+		go func() {
+			_, err := b.Acquire(ctx, "order:1", longTTL, time.Hour)
+			got <- err
+		}()
+	}
+	_, err := b.Acquire(late, "order:1", longTTL, time.Hour)
+	wantError(t, err, context.DeadlineExceeded)
+	wantError(t, err, stop)
+	cancel(stop)
+	for range cap(got) {
+		err := <-got
+		wantError(t, err, context.Canceled)
+		wantError(t, err, stop)
+	}
+	_, err = b.TryAcquire(ctx, "order:1", longTTL, 0)
+	wantError(t, err, context.Canceled)
+	wantError(t, err, stop)
+	err = h.Renew(ctx, longTTL)
+	wantError(t, err, context.Canceled)
+	wantError(t, err, stop)
+	mustRelease(t, s.ctx, h)
 }
 
 func testEndedContext(t *testing.T, s *suite) {

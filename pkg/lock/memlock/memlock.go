@@ -180,7 +180,7 @@ func (d *Driver) holder(key driver.Key, now clock.Instant) (record, bool) {
 }
 
 func ended(ctx context.Context, op string) error {
-	if err := ctx.Err(); err != nil {
+	if err := driver.ContextError(ctx); err != nil {
 		return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: op, Reason: "context", Err: err}
 	}
 	return nil

@@ -211,11 +211,7 @@ func hideContext(err error) error {
 
 // ended is the outcome of a request whose caller has gone.
 func ended(ctx context.Context, op string, outcome error) error {
-	err := context.Cause(ctx)
-	if !errors.Is(err, ctx.Err()) {
-		err = fmt.Errorf("%w: %w", ctx.Err(), err)
-	}
-	return &driver.StoreError{Outcome: outcome, Op: op, Reason: ReasonContext, Err: err}
+	return &driver.StoreError{Outcome: outcome, Op: op, Reason: ReasonContext, Err: driver.ContextError(ctx)}
 }
 
 // malformed is the outcome of an answer that the server-side code never gives.

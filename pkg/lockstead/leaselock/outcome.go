@@ -37,7 +37,7 @@ func attempt[T any](ctx context.Context, d *Driver, op string, write bool, timeo
 	if err == nil || missesLease(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return answer, err
 	}
-	f := failure{op: op, write: write, sent: sent.Load() || !d.traced, err: err, caller: ctx.Err()}
+	f := failure{op: op, write: write, sent: sent.Load() || !d.traced, err: err, caller: driver.ContextError(ctx)}
 	if f.caller == nil && attemptCtx.Err() != nil {
 		f.timeout = timeout
 	}
@@ -52,7 +52,7 @@ type failure struct {
 	// sent: a connection was there, so part of the request may have left; also when nobody can tell.
 	sent bool
 	err  error
-	// caller is the error of the caller's context.
+	// caller is the error and cause of the caller's context.
 	caller error
 	// timeout is the attempt's time-out if that is what ended the request.
 	timeout time.Duration

@@ -130,7 +130,7 @@ func (s *space) await(ctx context.Context, op string) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: op, Reason: "context", Err: context.Cause(ctx)}
+			return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: op, Reason: "context", Err: driver.ContextError(ctx)}
 		case <-s.driver.ctx.Done():
 			return &driver.StoreError{Outcome: driver.ErrUnavailable, Op: op, Reason: "closed", Err: context.Cause(s.driver.ctx)}
 		}
