@@ -47,7 +47,7 @@ func FromBinding(b *binding.Binding, opts *Options) (*Driver, error) {
 	}
 	s := &source{opened: b, reload: o.Reload, current: b, timeout: o.AttemptTimeout}
 	client := redis.NewClient(s.clientOptions())
-	return &Driver{client: client, options: o, operations: newOperations(o.Operated), listener: newListener(client, o), source: s}, nil
+	return &Driver{client: client, options: o, operations: newOperations(o.Operated), listener: newListener(client, o), source: s, unlisted: unlisted{clock: o.Clock}}, nil
 }
 
 // Update tells a driver of FromBinding that the binding has changed. If it names another backend, all calls fail with

@@ -40,12 +40,20 @@ func clusterClient(cluster *redistest.Cluster, dial dialer) *redis.ClusterOption
 
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
+// newClusterClient is a client of the application. The dialer may be nil.
+func newClusterClient(t *testing.T, cluster *redistest.Cluster, dial dialer) *redis.ClusterClient {
+	client := redis.NewClusterClient(clusterClient(cluster, dial))
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// wrappedClient is what an application puts around its client, to count or to trace.
+type wrappedClient struct{ redis.UniversalClient }
+
 // openOnCluster is a driver on a client of the application. The dialer may be nil.
 func openOnCluster(t *testing.T, cluster *redistest.Cluster, dial dialer, options *redislock.Options) *redislock.Driver {
 	t.Helper()
-	client := redis.NewClusterClient(clusterClient(cluster, dial))
-	t.Cleanup(func() { _ = client.Close() })
-	d, err := redislock.New(client, options)
+	d, err := redislock.New(newClusterClient(t, cluster, dial), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,23 +132,31 @@ func TestALockOutlivesTheMoveOfItsSlot(t *testing.T) {
 		keys []string
 		// scripts says that there is no operator: the driver makes the epoch record itself, and must not make a second one.
 		scripts bool
+		// wrapped says that the driver does not see what kind of client the application has.
+		wrapped bool
 	}{
-		"the lock first":                   {[]string{lockRecord, index, counter, epochRecord}, false},
-		"the counter first":                {[]string{counter, epochRecord, lockRecord, index}, false},
-		"the epoch record first":           {[]string{epochRecord, index, lockRecord, counter}, false},
-		"the lock first, without operator": {[]string{lockRecord, counter, epochRecord, index}, true},
+		"the lock first":                   {[]string{lockRecord, index, counter, epochRecord}, false, false},
+		"the counter first":                {[]string{counter, epochRecord, lockRecord, index}, false, false},
+		"the epoch record first":           {[]string{epochRecord, index, lockRecord, counter}, false, false},
+		"the lock first, without operator": {[]string{lockRecord, counter, epochRecord, index}, true, false},
+		"the list last":                    {[]string{lockRecord, counter, epochRecord, index}, false, false},
+		"the list last, a client wrapped by the application":                   {[]string{lockRecord, counter, epochRecord, index}, false, true},
+		"the list last, a client wrapped by the application, without operator": {[]string{counter, lockRecord, epochRecord, index}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := startCluster(t, binding.AccessFunctions)
-			var d *redislock.Driver
-			if tc.scripts {
-				admin := cluster.Admin(t)
-				d = driverOn(t, admin, binding.AccessScripts)
-			} else {
+			access := binding.AccessScripts
+			var client redis.UniversalClient = cluster.Admin(t)
+			if !tc.scripts {
+				access = binding.AccessFunctions
 				cluster.Prepare(t, prefix, epoch)
-				d = openOnCluster(t, cluster, nil, nil)
+				client = newClusterClient(t, cluster, nil)
 			}
+			if tc.wrapped {
+				client = wrappedClient{client}
+			}
+			d := driverOn(t, client, access)
 			held := request("held")
 			before := mustAcquire(t, d, held)
 			refused := func(when, key string) {

@@ -29,7 +29,7 @@
 // # Cluster and Sentinel
 //
 // New takes any redis.UniversalClient. A client of a Redis Cluster needs redisproto.ClusterRules beside redisproto.TenantRules, and with functions the
-// library on every primary. A lock namespace lies in one slot. While its slot moves to another node, and its keys lie on two, acquires fail with ReasonCluster,
+// library on every primary. A client that wraps one will do: each request names all keys that it may write. A lock namespace lies in one slot. While its slot moves to another node, and its keys lie on two, acquires fail with ReasonCluster,
 // and renewals with that or ReasonNoEpoch, and may be tried again; nothing is granted twice. The node that takes over is armed on its own.
 //
 // A client that asks Sentinel for the primary follows a failover with the next connection. A replica may lack the last grants, so with functions give

@@ -27,7 +27,7 @@ func (d *Driver) Inspect(ctx context.Context, key driver.Key) (driver.Holding, e
 }
 
 // List tells which keys of a lock namespace are held: see driver.Lister. Keys that were taken before the server had a version that keeps the list
-// are on it from their next renewal or acquire on.
+// are on it from their next renewal or acquire on, as are those that were taken before the user had the right to the list.
 func (d *Driver) List(ctx context.Context, req driver.ListRequest) (driver.ListPage, error) {
 	op := d.operations.list
 	key := driver.Key{Prefix: req.Prefix}

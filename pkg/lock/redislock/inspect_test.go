@@ -5,7 +5,9 @@ package redislock_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/lock/clock/clocktest"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lock/redislock"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
@@ -147,6 +150,64 @@ func TestLocksNeedNoRightToTheList(t *testing.T) {
 		forced, err := d.ForceRelease(t.Context(), driver.ForceReleaseRequest{Key: two.Key})
 		if err != nil || forced.Holding.ID != two.ID {
 			t.Errorf("forced release: %+v, %v", forced, err)
+		}
+	})
+}
+
+// refusedCalls is how many calls of the driver the server has refused at the door.
+func refusedCalls(t *testing.T, server *redistest.Server) (sum int) {
+	t.Helper()
+	stats, err := server.Admin(t).Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`cmdstat_(?:fcall|evalsha):.*,rejected_calls=(\d+)`).FindAllStringSubmatch(stats, -1) {
+		n, err := strconv.Atoi(found[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// Rights that are granted later are found within a minute: until then the driver does not ask for the list at every call.
+func TestTheListBeginsWithTheRightToIt(t *testing.T) {
+	bothAccesses(t, func(t *testing.T, access binding.Access) {
+		whole := tenantUser("lk:{test/*}:", access)
+		old := whole
+		old.Rules = slices.DeleteFunc(slices.Clone(whole.Rules), func(rule string) bool { return strings.HasPrefix(rule, "+z") || strings.HasSuffix(rule, "!held") })
+		server := redistest.Start(t, &redistest.Options{Users: []redisproto.User{old}})
+		server.Prepare(t, prefix, epoch)
+		server.PreloadScripts(t)
+		hand := &clocktest.Hand{}
+		d := openTenant(t, server.Addr(), access, &redislock.Options{Clock: hand})
+		first, second := request("order:1"), request("order:2")
+		mustAcquire(t, d, first)
+		mustAcquire(t, d, second)
+		before := refusedCalls(t, server)
+		if _, err := d.Renew(t.Context(), renew(first)); err != nil {
+			t.Error(err)
+		}
+		if after := refusedCalls(t, server); before == 0 || after != before {
+			t.Errorf("%d calls were refused before the list was known to be out of reach, and %d after", before, after-before)
+		}
+
+		args, err := whole.SetUserArgs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Admin(t).ACLSetUser(t.Context(), args[0], args[1:]...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		hand.Advance(time.Minute)
+		for _, outcome := range d.RenewBatch(t.Context(), []driver.RenewRequest{renew(first), renew(second)}) {
+			if outcome.Err != nil {
+				t.Error(outcome.Err)
+			}
+		}
+		if got := list(t, d); len(got) != 2 || got["order:1"].ID != first.ID || got["order:2"].ID != second.ID {
+			t.Errorf("the list is %v, want both keys that were renewed", got)
 		}
 	})
 }

@@ -28,7 +28,8 @@ type Driver struct {
 	operations operations
 	listener   *listener
 	// source is nil for a client that the application handed in.
-	source *source
+	source   *source
+	unlisted unlisted
 
 	mu     sync.RWMutex
 	closed bool
@@ -55,7 +56,7 @@ func New(client redis.UniversalClient, opts *Options) (*Driver, error) {
 	if client == nil {
 		return nil, errors.New("redislock: the client is nil")
 	}
-	return &Driver{client: client, options: o, operations: newOperations(o.Operated), listener: newListener(client, o)}, nil
+	return &Driver{client: client, options: o, operations: newOperations(o.Operated), listener: newListener(client, o), unlisted: unlisted{clock: o.Clock}}, nil
 }
 
 // Limits tells what durations Redis can keep.
@@ -205,17 +206,6 @@ func (d *Driver) check(op, id string, ttl time.Duration) error {
 	return &driver.StoreError{
 		Outcome: driver.ErrUnavailable, Op: op, Reason: ReasonBadRequest, Err: errors.New(problem), Remedy: "use package lock, which keeps to the limits of the driver", Lasting: true,
 	}
-}
-
-// lockKeys names the keys of a call. On a cluster it names all that the call may write, so that a node that is given them one by one does nothing
-// before it has them all: a list of held keys that was begun there would keep the old node from handing over its own. Elsewhere the list is left
-// out, so that users without the right to it lock all the same.
-func (d *Driver) lockKeys(key driver.Key) []string {
-	keys := []string{redisproto.LockKey(key.Prefix, key.Name), redisproto.SequenceKey(key.Prefix)}
-	if _, cluster := d.client.(*redis.ClusterClient); cluster {
-		keys = append(keys, redisproto.HeldKey(key.Prefix))
-	}
-	return keys
 }
 
 func wasHolder(op string, key driver.Key, reply any) error {

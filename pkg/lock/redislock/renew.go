@@ -82,6 +82,20 @@ func (d *Driver) renew(ctx context.Context, batch []*renewal) []answer {
 	if d.rotated(answers[0].err) {
 		answers = d.pipeline(ctx, batch)
 	}
+	var without []*renewal
+	var places []int
+	for i, r := range batch {
+		if listRefused(r.keys, answers[i].err) {
+			r.keys = r.keys[:listKey]
+			without, places = append(without, r), append(places, i)
+		}
+	}
+	if len(without) > 0 {
+		for i, a := range d.pipeline(ctx, without) {
+			answers[places[i]] = a
+			d.unlisted.note(without[i].Key.Prefix, a.err)
+		}
+	}
 	return answers
 }
 

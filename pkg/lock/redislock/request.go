@@ -159,6 +159,10 @@ func (d *Driver) call(ctx context.Context, o operation, key driver.Key, limit ti
 		if d.rotated(err) {
 			reply, err = o.run(attempt, d.client, d.access(), d.options.Operated, keys, args)
 		}
+		if listRefused(keys, err) {
+			reply, err = o.run(attempt, d.client, d.access(), d.options.Operated, keys[:listKey], args)
+			d.unlisted.note(key.Prefix, err)
+		}
 		return answer{reply, err}
 	}, func() { m.abandon() })
 	if gone != nil {

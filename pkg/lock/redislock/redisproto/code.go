@@ -25,7 +25,8 @@ var checkOperated string
 // LibraryName is the name of the function library.
 const LibraryName = "lockstead"
 
-// The functions of the library. Tenants may call all of them; the last two refuse a user who cannot touch ArmKey.
+// The functions of the library. Tenants may call all of them; the last two refuse a user who cannot touch ArmKey. Those that take, renew or free a lock keep
+// the list of held keys only if HeldKey is the third key; without it they do all else.
 const (
 	// FunctionAcquire: keys LockKey, SequenceKey; arguments id, TTL in ms, owner. Replies {1, epoch, sequence} when
 	// granted and {0, remaining ms, record} when held.

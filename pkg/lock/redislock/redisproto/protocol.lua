@@ -74,25 +74,31 @@ local function read_clock()
 end
 
 -- The list of held keys, <prefix>!held, is for people: a sorted set of the names of keys, in the order in which their records run out. Locks do not
--- depend on it. Every access is a pcall, so a user whose rights are older than the list, or who has put something else in its place, still locks, and
--- who reads the list looks at the records. A score is the time of the end in ms times SCALE, plus what the sequence of the token leaves of SCALE,
+-- depend on it. A call keeps it only if it was given its key: a node of a cluster then does nothing before it has all keys of the call, and so begins no
+-- list that would keep another node from handing over its own. Every access is a pcall, so a user without the commands, or who has put something else in its
+-- place, still locks, and who reads the list looks at the records. A score is the time of the end in ms times SCALE, plus what the sequence of the token leaves of SCALE,
 -- so that two names hardly ever have the same.
 local SCALE = 1024
 
-local function note_held(prefix, lock_key, ends, sequence)
-  redis.pcall('ZADD', prefix .. '!held', string.format('%.0f', ends * SCALE + sequence % SCALE), string.sub(lock_key, #prefix + 6))
+-- held_list returns the key of the list, or nothing if the call was not given it.
+local function held_list(prefix, keys)
+  return prefix and keys[3] == prefix .. '!held' and keys[3]
 end
 
-local function note_free(prefix, lock_key)
-  redis.pcall('ZREM', prefix .. '!held', string.sub(lock_key, #prefix + 6))
+local function note_held(list, prefix, lock_key, ends, sequence)
+  redis.pcall('ZADD', list, string.format('%.0f', ends * SCALE + sequence % SCALE), string.sub(lock_key, #prefix + 6))
+end
+
+local function note_free(list, prefix, lock_key)
+  redis.pcall('ZREM', list, string.sub(lock_key, #prefix + 6))
 end
 
 -- sweep_held takes names out of the list whose records ran out, SWEEP of them at every SWEEP_EVERY-th grant: more than the grants between have added,
 -- so the list is bounded by what is held.
 local SWEEP, SWEEP_EVERY = 32, 16
 
-local function sweep_held(prefix, now)
-  local names = redis.pcall('ZRANGEBYSCORE', prefix .. '!held', '-inf', string.format('%.0f', now * SCALE), 'LIMIT', 0, SWEEP)
+local function sweep_held(list, prefix, now)
+  local names = redis.pcall('ZRANGEBYSCORE', list, '-inf', string.format('%.0f', now * SCALE), 'LIMIT', 0, SWEEP)
   if names.err then
     return
   end
@@ -101,9 +107,9 @@ local function sweep_held(prefix, now)
     local left = redis.pcall('PTTL', lock_key)
     if type(left) == 'number' and left > 0 then
       -- A renewal was not noted.
-      note_held(prefix, lock_key, now + left, 0)
+      note_held(list, prefix, lock_key, now + left, 0)
     else
-      note_free(prefix, lock_key)
+      note_free(list, prefix, lock_key)
     end
   end
 end
@@ -154,27 +160,28 @@ local function grant(keys, from, id, raw_ttl, owner, check)
   local now = read_clock()
   local since = now and string.format(' @%.0f', now) or ''
   redis.call('SET', keys[1], id .. ' ' .. token .. ' ' .. owner .. since, 'PX', ttl)
-  if now then
-    note_held(prefix, keys[1], now + ttl, sequence)
+  local list = held_list(prefix, keys)
+  if now and list then
+    note_held(list, prefix, keys[1], now + ttl, sequence)
     if sequence % SWEEP_EVERY == 0 then
-      sweep_held(prefix, now)
+      sweep_held(list, prefix, now)
     end
   end
   return {1, epoch, sequence}
 end
 
--- acquire: keys lock, counter; args id, ttl, owner. Returns {1, epoch, sequence}, or {0, remaining ms, record}.
+-- acquire: keys lock, counter, and the list to keep it; args id, ttl, owner. Returns {1, epoch, sequence}, or {0, remaining ms, record}.
 local function acquire(keys, args, check)
   return grant(keys, nil, args[1], args[2], args[3], check)
 end
 
--- pass: keys lock, counter; args id, ttl, owner, id of the holder. Returns as acquire, or {} if nobody holds the lock. It publishes nothing:
+-- pass: keys lock, counter, and the list to keep it; args id, ttl, owner, id of the holder. Returns as acquire, or {} if nobody holds the lock. It publishes nothing:
 -- the lock is not free.
 local function pass(keys, args, check)
   return grant(keys, args[4] or '', args[1], args[2], args[3], check)
 end
 
--- renew: keys lock, counter; args id, ttl. Returns 1, or 0 if the id is not the holder's. It needs no arming: a record that is there
+-- renew: keys lock, counter, and the list to keep it; args id, ttl. Returns 1, or 0 if the id is not the holder's. It needs no arming: a record that is there
 -- was not lost, and a renewal creates none.
 local function renew(keys, args)
   local prefix, bad_keys = read_prefix(keys[1], keys[2])
@@ -197,15 +204,16 @@ local function renew(keys, args)
     return 0
   end
   redis.call('PEXPIRE', keys[1], ttl)
-  local now = read_clock()
+  local list = held_list(prefix, keys)
+  local now = list and read_clock()
   if now then
-    note_held(prefix, keys[1], now + ttl, sequence_of(record))
+    note_held(list, prefix, keys[1], now + ttl, sequence_of(record))
   end
   return 1
 end
 
--- release: keys lock, counter; args id, channel. Returns 1, or 0 if the id is not the holder's. A caller of an older version does not give
--- the counter: then the key stays in the list until it is swept.
+-- release: keys lock, counter, and the list to keep it; args id, channel. Returns 1, or 0 if the id is not the holder's. A caller of an older version does
+-- not give the counter: then the key stays in the list until it is swept.
 local function release(keys, args)
   local record, foreign = read_record(keys[1])
   if foreign then
@@ -216,8 +224,9 @@ local function release(keys, args)
   end
   redis.call('DEL', keys[1])
   local prefix = read_prefix(keys[1], keys[2])
-  if prefix then
-    note_free(prefix, keys[1])
+  local list = held_list(prefix, keys)
+  if list then
+    note_free(list, prefix, keys[1])
   end
   -- The lock is free now, whatever becomes of the notification: an error here would tell that nothing was applied.
   redis.pcall('PUBLISH', args[2], '')
@@ -236,7 +245,7 @@ local function inspect(keys)
   return {redis.call('PTTL', keys[1]), record}
 end
 
--- force_release: keys lock, counter; args id or '' for whoever holds the lock. Returns {remaining ms, record, epoch, sequence} of what was taken away
+-- force_release: keys lock, counter, and the list to keep it; args id or '' for whoever holds the lock. Returns {remaining ms, record, epoch, sequence} of what was taken away
 -- and of a token after it (sequence 0 if none could be made), or {} if there is no such holder. It needs no arming, as a release does not.
 local function force_release(keys, args)
   local prefix, bad_keys = read_prefix(keys[1], keys[2])
@@ -259,7 +268,10 @@ local function force_release(keys, args)
   redis.call('DEL', keys[1])
   -- After a write a script may write more although the memory is full. The lock is free now, whatever becomes of the rest.
   local sequence = redis.pcall('INCR', keys[2])
-  note_free(prefix, keys[1])
+  local list = held_list(prefix, keys)
+  if list then
+    note_free(list, prefix, keys[1])
+  end
   redis.pcall('PUBLISH', prefix .. 'free:' .. string.sub(keys[1], #prefix + 6), '')
   return {left, record, epoch, type(sequence) == 'number' and sequence or 0}
 end
