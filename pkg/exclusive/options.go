@@ -17,7 +17,8 @@ type Options struct {
 	// Logger gets an Info record for every run that is skipped, and an Error record if OnOutcome panics. Defaults to no logging.
 	Logger *slog.Logger
 	// OnOutcome is called at the end of every call of RunExclusive, on its goroutine, for counters. The locks have been released before, so one that
-	// blocks holds up its caller and nothing else. A panic of it is logged and goes no further. Defaults to none.
+	// blocks holds up its caller and nothing else. A panic of it is logged and goes no further. Packages lockprom and lockotel of pkg/adapters have ready-made
+	// ones. Defaults to none.
 	OnOutcome func(ctx context.Context, e Event)
 	// Now is the wall clock that slots are compared with. Defaults to time.Now.
 	Now func() time.Time

@@ -32,6 +32,14 @@ const (
 	Refused Outcome = "refused"
 )
 
+// Outcomes are all that there are, for counters that are to begin at 0.
+func Outcomes() []Outcome {
+	return []Outcome{Ran, SkippedHeld, SkippedSlot, Failed, Panicked, Lost, NotRun, Refused}
+}
+
+// Began reports whether the job began here, whatever became of it.
+func (o Outcome) Began() bool { return o == Ran || o == Failed || o == Panicked || o == Lost }
+
 // Skipped reports whether the job was left to another replica.
 func (o Outcome) Skipped() bool { return o == SkippedHeld || o == SkippedSlot }
 

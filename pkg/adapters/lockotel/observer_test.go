@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/lockstead/lockstead/pkg/adapters/lockotel"
+	"github.com/lockstead/lockstead/pkg/exclusive"
 	"github.com/lockstead/lockstead/pkg/lock"
 	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
@@ -209,11 +210,17 @@ func attributes[P any](points []P, of func(P) attribute.Set) string {
 
 func TestThePageListsEveryInstrument(t *testing.T) {
 	reader := metric.NewManualReader()
-	o, err := lockotel.NewObserver(&lockotel.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
+	provider := metric.NewMeterProvider(metric.WithReader(reader))
+	o, err := lockotel.NewObserver(&lockotel.Options{MeterProvider: provider})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := lockotel.NewJobObserver(nil, &lockotel.JobOptions{MeterProvider: provider})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
+	job(ctx, exclusive.Event{Outcome: exclusive.Ran})
 	o.AcquireEnd(o.AcquireStart(ctx, lock.AcquireStartEvent{}), lock.AcquireEndEvent{Outcome: lock.OutcomeGranted, PassedOn: true, Waited: 40 * time.Millisecond})
 	o.HoldEnd(ctx, lock.HoldEndEvent{Reason: lock.LossDeadline})
 	o.ReleaseEnd(o.ReleaseStart(ctx, lock.ReleaseStartEvent{}), lock.ReleaseEndEvent{Outcome: lock.OutcomeLost})

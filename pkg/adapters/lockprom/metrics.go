@@ -1,11 +1,13 @@
 // Copyright The Lockstead Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lockprom counts for Prometheus what a lock client does.
+// Package lockprom counts for Prometheus what a lock client does, and what becomes of jobs.
 //
 //	metrics := lockprom.New(nil)
 //	registry.MustRegister(metrics)
 //	client, err := lockstead.Open(ctx, &lockstead.Options{Lock: &lock.Options{Observers: []*lock.Observer{metrics.Observer()}}})
+//
+// NewJobs is the same for the jobs of package exclusive.
 //
 // Nothing is registered globally, and no metric has a key, an owner or a path as a label. The page docs/metrics.md of the repository lists every
 // metric with its type, labels and meaning.
@@ -63,7 +65,7 @@ type Metrics struct {
 	wait                                                 *prometheus.HistogramVec
 	hold, renew                                          prometheus.Histogram
 
-	all []prometheus.Collector
+	all collectors
 }
 
 var _ prometheus.Collector = (*Metrics)(nil)
@@ -119,15 +121,22 @@ func New(options *Options) *Metrics {
 }
 
 // Describe implements prometheus.Collector.
-func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, c := range m.all {
+func (m *Metrics) Describe(descs chan<- *prometheus.Desc) { m.all.Describe(descs) }
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) { m.all.Collect(metrics) }
+
+// collectors are described and collected together.
+type collectors []prometheus.Collector
+
+func (l collectors) Describe(descs chan<- *prometheus.Desc) {
+	for _, c := range l {
 		c.Describe(descs)
 	}
 }
 
-// Collect implements prometheus.Collector.
-func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
-	for _, c := range m.all {
+func (l collectors) Collect(metrics chan<- prometheus.Metric) {
+	for _, c := range l {
 		c.Collect(metrics)
 	}
 }
@@ -143,7 +152,7 @@ func or(given []float64, usual func() []float64) []float64 {
 type factory struct {
 	labels prometheus.Labels
 	native bool
-	all    []prometheus.Collector
+	all    collectors
 }
 
 const prefix = "lockstead_"

@@ -17,6 +17,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/lockstead/lockstead/pkg/adapters/lockprom"
+	"github.com/lockstead/lockstead/pkg/exclusive"
 	"github.com/lockstead/lockstead/pkg/lock"
 	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
@@ -56,10 +57,10 @@ func value(t testing.TB, registry *prometheus.Registry, name, labels string) flo
 // row is one metric as the page documents it.
 type row struct{ kind, labels string }
 
-// documented reads the tables of the page: the metrics by name, and the words of outcomes and reasons.
-func documented(t *testing.T) (metrics map[string]row, outcomes, reasons []string) {
+// documented reads the tables of a page: the metrics by name, and the words of outcomes and reasons.
+func documented(t *testing.T, name string) (metrics map[string]row, outcomes, reasons []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/metrics.md")
+	page, err := os.ReadFile("../../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,11 +92,13 @@ func documented(t *testing.T) (metrics map[string]row, outcomes, reasons []strin
 
 func TestThePageListsEveryMetric(t *testing.T) {
 	metrics := lockprom.New(nil)
+	jobs := lockprom.NewJobs(nil, nil)
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(metrics)
+	registry.MustRegister(metrics, jobs)
 	o := metrics.Observer()
 	ctx := t.Context()
 	for range 2 {
+		jobs.OnOutcome(ctx, exclusive.Event{Job: "k", Outcome: exclusive.Ran})
 		o.AcquireStart(ctx, lock.AcquireStartEvent{Key: "k"})
 		o.AcquireEnd(ctx, lock.AcquireEndEvent{Key: "k", Outcome: lock.OutcomeGranted, PassedOn: true})
 		o.HoldEnd(ctx, lock.HoldEndEvent{Key: "k", Reason: lock.LossDeadline})
@@ -104,7 +107,8 @@ func TestThePageListsEveryMetric(t *testing.T) {
 		o.Cleanup(ctx, lock.CleanupEvent{Key: "k", Outcome: lock.OutcomeReleased})
 		o.Fault(ctx, lock.FaultEvent{Key: "k", Op: "acquire", Reason: "timeout", Err: errors.New("k")})
 	}
-	page, outcomes, reasons := documented(t)
+	page, outcomes, reasons := documented(t, "metrics.md")
+	_, jobOutcomes, _ := documented(t, "jobs.md")
 	if len(page) == 0 || len(outcomes) == 0 || len(reasons) == 0 {
 		t.Fatalf("the page has %d metrics, %d outcomes and %d reasons", len(page), len(outcomes), len(reasons))
 	}
@@ -123,7 +127,11 @@ func TestThePageListsEveryMetric(t *testing.T) {
 			var labels []string
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetName())
-				words[l.GetName()] = append(words[l.GetName()], l.GetValue())
+				word := l.GetName()
+				if strings.HasPrefix(name, "lockstead_job_") {
+					word = "job's " + word
+				}
+				words[word] = append(words[word], l.GetValue())
 				if l.GetValue() == "k" {
 					t.Errorf("%s has the key as label %s", name, l.GetName())
 				}
@@ -143,9 +151,10 @@ func TestThePageListsEveryMetric(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want)
 		if got = slices.Compact(got); !slices.Equal(got, want) {
-			t.Errorf("%s are %q, docs/metrics.md lists %q", what, got, want)
+			t.Errorf("%s are %q, docs/ lists %q", what, got, want)
 		}
 	}
+	same("outcomes of jobs", words["job's outcome"], jobOutcomes)
 	same("outcomes", words["outcome"], outcomes)
 	same("reasons", words["reason"], append(reasons, "timeout"))
 }
