@@ -33,6 +33,8 @@ type Claim[T any] struct {
 	deadline clock.Instant
 	timer    clock.Timer
 	loss     *LostError // set when lost
+	// gone: the server said that no row has this claim's token.
+	gone bool
 	// settled: a completion was accepted, maybe in a transaction that is not committed yet. Nothing is extended any more.
 	settled bool
 	kept    bool
@@ -156,10 +158,17 @@ func (c *Claim[T]) lost(reason LossReason) *LostError {
 func (c *Claim[T]) refused() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.gone = true
 	if c.state == stateHeld {
 		c.lose(LossNotHolder)
 	}
 	return c.lost(LossNotHolder)
+}
+
+func (c *Claim[T]) isGone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
 }
 
 // Extend asks the server for ttl from now on; 0 means the TTL of the claim or of its last extension. An extension never takes back a row whose claim has

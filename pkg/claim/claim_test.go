@@ -7,7 +7,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +18,6 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/clock/clocktest"
 	"github.com/lockstead/lockstead/pkg/lock/pglock/pgtest"
 )
-
-const patience = 30 * time.Second
-
-var server *pgtest.Server
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Shared(m, &server).Run()) }
 
 type job struct {
 	ID   int64  `db:"id"`
@@ -69,8 +62,7 @@ func onBothAdapters(t *testing.T, test func(b *bench)) {
 			url := server.Database(t)
 			b := newBench(t, url)
 			adapter(b, url)
-			b.exec(`CREATE TABLE jobs (id bigint PRIMARY KEY, name text NOT NULL DEFAULT '')`)
-			b.exec(b.table(nil).DDL())
+			b.createJobs()
 			test(b)
 		})
 	}
@@ -86,6 +78,12 @@ func newBench(t *testing.T, url string) *bench {
 	t.Cleanup(pool.Close)
 	b.pool = pool
 	return b
+}
+
+func (b *bench) createJobs() {
+	b.t.Helper()
+	b.exec(`CREATE TABLE jobs (id bigint PRIMARY KEY, name text NOT NULL DEFAULT '')`)
+	b.exec(b.table(nil).DDL())
 }
 
 func (b *bench) must(err error) {
@@ -329,9 +327,8 @@ func TestAServerThatRestartsKeepsTheClaims(t *testing.T) {
 	own := pgtest.Start(t, &pgtest.Options{CrashSafe: true})
 	b := newBench(t, own.URL("postgres"))
 	b.db = claim.Pgx(b.pool)
-	b.exec(`CREATE TABLE jobs (id bigint PRIMARY KEY, name text NOT NULL DEFAULT '')`)
+	b.createJobs()
 	table := b.table(nil)
-	b.exec(table.DDL())
 	b.exec(`INSERT INTO jobs (id) VALUES (1), (2)`)
 	c := b.claim(table, 1, 1)[0]
 	own.Kill(t)

@@ -21,6 +21,8 @@ var (
 	ErrSchema = errors.New("table is not ready for claims")
 	// ErrDraining: the worker is shutting down and its drain time is over. It is the cause of a handler's context.
 	ErrDraining = errors.New("worker is shutting down")
+	// ErrMaxRun: a handler ran for longer than WorkerOptions.MaxRun. It is the cause of the handler's context.
+	ErrMaxRun = errors.New("handler ran for longer than WorkerOptions.MaxRun")
 )
 
 // InvalidError refuses an argument. Nothing was sent.

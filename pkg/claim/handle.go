@@ -6,11 +6,9 @@ package claim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 )
-
-// errMaxRun is the cause of the context of a handler that ran for too long.
-var errMaxRun = errors.New("claim: the handler ran for longer than WorkerOptions.MaxRun")
 
 // work runs the handler on one row, and ends the claim by how that went. work ends with the drain time.
 func (w *Worker[T]) work(work context.Context, c *Claim[T]) {
@@ -22,7 +20,7 @@ func (w *Worker[T]) work(work context.Context, c *Claim[T]) {
 		cancel(cause)
 	}
 	defer context.AfterFunc(work, func() { give(context.Cause(work)) })()
-	limit := w.clock.AfterFunc(w.options.MaxRun, func() { give(errMaxRun) })
+	limit := w.clock.AfterFunc(w.options.MaxRun, func() { give(ErrMaxRun) })
 	err := w.handle(ctx, c)
 	limit.Stop()
 	w.settle(work, ctx, c, err)
@@ -57,7 +55,10 @@ func (w *Worker[T]) settle(work, ctx context.Context, c *Claim[T], err error) {
 			return
 		}
 	}
-	w.report(store, c, err)
+	w.report(store, c, tellCause(ctx, err))
+	if c.isGone() {
+		return // There is nothing to give back, and the loss is told.
+	}
 	if errors.Is(context.Cause(ctx), ErrDraining) {
 		err = c.Release(store)
 	} else {
@@ -66,6 +67,14 @@ func (w *Worker[T]) settle(work, ctx context.Context, c *Claim[T], err error) {
 	if err != nil {
 		w.report(store, c, err)
 	}
+}
+
+// tellCause adds why the handler's context ended, since handlers tend to return no more than context.Canceled.
+func tellCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w (the handler's context ended: %w)", err, cause)
+	}
+	return err
 }
 
 func (w *Worker[T]) complete(ctx context.Context, c *Claim[T]) error {

@@ -26,19 +26,19 @@ type WorkerOptions[T any] struct {
 	TTL time.Duration
 	// Concurrency is how many handlers run at the same time; no more rows than that are claimed. Defaults to 8.
 	Concurrency int
-	// PollInterval is the pause when no more rows are due, jittered by a tenth. Defaults to 1 s.
+	// PollInterval is the pause when no more rows are due, jittered by a tenth. After a fault of the database the pause is at most 1 s. Defaults to 1 s.
 	PollInterval time.Duration
 	// Wake, if given, is run beside the worker: whenever it calls wake, the worker looks for rows at once. It returns when ctx ends; see Listen.
 	Wake func(ctx context.Context, wake func())
 	// Backoff is the pause after a failed attempt.
 	Backoff Backoff
-	// MaxRun is how long one handler may run. Then its context ends and its claim is extended no more, so that the row does not hang with it.
-	// Defaults to 1 h.
+	// MaxRun is how long one handler may run. Then its context ends with ErrMaxRun and its claim is extended no more, so that the row does not hang
+	// with it. Defaults to 1 h.
 	MaxRun time.Duration
 	// DrainTimeout is how long handlers may go on when Run's context has ended. Then their contexts end with ErrDraining. Defaults to 20 s.
 	DrainTimeout time.Duration
-	// Report is told what went wrong: what a handler returned, a *PanicError, a *LostError, a *StoreError. c is nil if it was not about a row. It is
-	// called by many goroutines. Defaults to none; the Logger gets the same.
+	// Report is told what went wrong: what a handler returned, with the cause of its context if that had ended, a *PanicError, a *LostError, a
+	// *StoreError. c is nil if it was not about a row. It is called by many goroutines. Defaults to none; the Logger gets the same.
 	Report func(ctx context.Context, c *Claim[T], err error)
 	// Logger gets an Error record for each panic, with its stack, and a Warn record for each other fault. Defaults to the table's.
 	Logger *slog.Logger
@@ -158,7 +158,7 @@ func (w *Worker[T]) check(ctx context.Context) error {
 			return err
 		}
 		w.report(ctx, nil, err)
-		w.pause(ctx, nil)
+		w.pause(ctx, w.retryInterval(), nil)
 	}
 }
 
@@ -195,9 +195,9 @@ func (w *Worker[T]) loop(ctx, work context.Context, handlers *sync.WaitGroup) {
 		case len(claims) == free:
 			// There may be more.
 		case err != nil:
-			w.pause(ctx, nil)
+			w.pause(ctx, w.retryInterval(), nil)
 		default:
-			w.pause(ctx, w.wake)
+			w.pause(ctx, w.options.PollInterval, w.wake)
 		}
 	}
 }
@@ -211,9 +211,11 @@ func (w *Worker[T]) giveBack(ctx context.Context, claims []*Claim[T]) {
 	}
 }
 
-// pause waits for the poll interval or a wake-up.
-func (w *Worker[T]) pause(ctx context.Context, wake <-chan struct{}) {
-	interval := w.options.PollInterval
+// retryInterval is the pause after a fault of the database. A worker that polls rarely was woken for a row, and has to find it soon all the same.
+func (w *Worker[T]) retryInterval() time.Duration { return min(w.options.PollInterval, time.Second) }
+
+// pause waits for the interval, less a jitter of up to a tenth, or for a wake-up.
+func (w *Worker[T]) pause(ctx context.Context, interval time.Duration, wake <-chan struct{}) {
 	timer := w.clock.NewTimer(interval - time.Duration(w.options.Random()*float64(interval/10)))
 	defer timer.Stop()
 	select {
