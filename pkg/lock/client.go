@@ -108,7 +108,7 @@ func (c *Client) Fail(cause error) {
 }
 
 // Close makes every later call return ErrClosed and waits, until ctx ends, for releases and renewals that are under way in the
-// background, and for the log records of lost locks. It does not release handles that are still held, since the work under them may still run: release them first. If any is
+// background, and for the log records of lost locks. Afterwards none is written. It does not release handles that are still held, since the work under them may still run: release them first. If any is
 // left, Close says so, and they end by their TTL.
 func (c *Client) Close(ctx context.Context) error {
 	held := c.fail(ErrClosed)

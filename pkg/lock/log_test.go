@@ -80,3 +80,24 @@ func TestTheLogHasKeyAndTimes(t *testing.T) {
 		want(`level=WARN msg="wait for a lock ended without it" key=k waited=0s error="acquire: lock store is unavailable (test)"`)
 	})
 }
+
+// A test, or a program that has flushed its log, must not find a record after Close.
+func TestNothingIsLoggedOfALossAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged journal
+		cl := clock.Monotonic()
+		c := newClient(t, memlock.New(&memlock.Options{Clock: cl}), &lock.Options{Clock: cl, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		h := mustTry(t, c, "k", 10*time.Second)
+		if err := c.Close(t.Context()); err == nil {
+			t.Error("Close did not tell of the handle that is held")
+		}
+		logged.take()
+		pause(t, time.Minute)
+		if h.Valid() {
+			t.Error("the handle is valid after its TTL")
+		}
+		if got := logged.take(); got != "" {
+			t.Errorf("logged after Close: %s", got)
+		}
+	})
+}

@@ -13,9 +13,10 @@ import (
 )
 
 // lossLog writes of lost locks, each on a goroutine of its own: a handler that blocks holds up neither the handle, nor who finds the loss, nor the
-// driver that told of it.
+// driver that told of it. After close it writes nothing: a handle that is still held then has no log to end in, and Close has told of it.
 type lossLog struct {
-	mu sync.Mutex
+	mu     sync.Mutex
+	closed bool
 	// writing counts the records under way; idle is closed when there are none, if somebody waits for that.
 	writing int
 	idle    chan struct{}
@@ -23,8 +24,11 @@ type lossLog struct {
 
 func (l *lossLog) write(h *Handle, loss *LostError, held time.Duration) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
 	l.writing++
-	l.mu.Unlock()
 	go func() {
 		defer l.written()
 		h.client.log.Warn("lock lost", "key", h.key, "token", h.token.String(), "reason", string(loss.Reason), "held", held, "error", loss)
@@ -43,6 +47,7 @@ func (l *lossLog) written() {
 // close waits until all records are written, or ctx ends.
 func (l *lossLog) close(ctx context.Context) error {
 	l.mu.Lock()
+	l.closed = true
 	if l.writing == 0 {
 		l.mu.Unlock()
 		return nil

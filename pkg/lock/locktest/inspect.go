@@ -109,27 +109,14 @@ func testList(t *testing.T, s *suite) {
 func testListContent(t *testing.T, s *suite) {
 	c := s.client(t, nil)
 	keys := []string{"a b", "lock:a", "!held", "*", "{}", "é", "a\nb", "42", "-inf", "(1"}
+	var held []*lock.Handle
 	for _, key := range keys {
-		mustTry(t, s.ctx, c, key, longTTL, 0)
+		held = append(held, mustTry(t, s.ctx, c, key, longTTL, 0))
 	}
 	wantListed(t, s, c, keys...)
-	for _, key := range keys {
-		if err := s.release(t, key); err != nil {
-			t.Error(err)
-		}
+	for _, h := range held {
+		mustRelease(t, s.ctx, h)
 	}
-}
-
-// release frees a key whoever holds it, so that nothing is left in the store.
-func (s *suite) release(t *testing.T, key string) error {
-	t.Helper()
-	d := s.NewDriver(t)
-	defer closeDriver(t, d)
-	holding, err := d.Inspect(s.ctx, s.key(key))
-	if err != nil {
-		return err
-	}
-	return d.Release(s.ctx, driver.ReleaseRequest{Key: s.key(key), ID: holding.ID})
 }
 
 func testListExpiry(t *testing.T, s *suite) {

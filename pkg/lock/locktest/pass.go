@@ -179,9 +179,11 @@ func testPassLostAnswer(t *testing.T, s *suite) {
 	from, to := s.acquireRequest("first", longTTL), s.acquireRequest("second", longTTL)
 	grant, err := d.Acquire(s.ctx, from)
 	mustGrant(t, grant, err)
-	fault.DropResponses()
 	defer fault.Heal()
-	_, err = p.Pass(s.ctx, driver.PassRequest{From: from.ID, To: to})
+	err = s.hit(t, d, fault, Fault.DropResponses, func() error {
+		_, err := p.Pass(s.ctx, driver.PassRequest{From: from.ID, To: to})
+		return err
+	})
 	wantError(t, err, driver.ErrUnknown)
 	fault.Heal()
 	released := 0

@@ -129,8 +129,8 @@ func runOne(t *testing.T, h Harness, tc test) {
 	}
 }
 
-// short is a TTL that a test can wait for.
-func (s *suite) short() time.Duration { return max(700*time.Millisecond, s.limits.MinTTL) }
+// short is a TTL that a test can wait for, and that leaves a busy store time for its answers: an attempt has a quarter of it.
+func (s *suite) short() time.Duration { return max(700*time.Millisecond, 2*s.limits.MinTTL) }
 
 // client makes a client on a driver of its own, as another replica would have it.
 func (s *suite) client(t *testing.T, options *lock.Options) *lock.Client {
