@@ -42,24 +42,42 @@ import (
 
 // Entries of the Secret.
 const (
-	KeyType              = "type"
-	KeyProvider          = "provider"
-	KeyLockNamespace     = "lock-namespace"
-	KeyPrefix            = "prefix"
-	KeyInstance          = "instance"
-	KeyTTLDefault        = "ttl-default"
-	KeyTTLMax            = "ttl-max"
-	KeyHost              = "host"
-	KeyPort              = "port"
-	KeyUsername          = "username"
-	KeyPassword          = "password"
-	KeyURI               = "uri"
-	KeyTLS               = "tls"
-	KeyCA                = "ca.crt"
-	KeyAccess            = "access"
-	KeyEpoch             = "epoch"
+	// KeyType: what kind of backend, a Type.
+	KeyType = "type"
+	// KeyProvider: always Provider.
+	KeyProvider = "provider"
+	// KeyLockNamespace: "<kubernetes namespace>/<name>" of the LockNamespace.
+	KeyLockNamespace = "lock-namespace"
+	// KeyPrefix: what all keys of the lock namespace begin with.
+	KeyPrefix = "prefix"
+	// KeyInstance: Binding.Instance.
+	KeyInstance = "instance"
+	// KeyTTLDefault: a duration in the form of time.ParseDuration.
+	KeyTTLDefault = "ttl-default"
+	// KeyTTLMax: a duration in the form of time.ParseDuration.
+	KeyTTLMax = "ttl-max"
+	// KeyHost: host name or address of the server. This one and those up to KeyAccess are there for Redis.
+	KeyHost = "host"
+	// KeyPort: a decimal number from 1 to 65535.
+	KeyPort = "port"
+	// KeyUsername: the ACL user.
+	KeyUsername = "username"
+	// KeyPassword: its password.
+	KeyPassword = "password"
+	// KeyURI: the same as host, port, username and password in one, for programs that are not built on this library.
+	KeyURI = "uri"
+	// KeyTLS: "true" or "false".
+	KeyTLS = "tls"
+	// KeyCA: a PEM bundle of authorities for the server's certificate.
+	KeyCA = "ca.crt"
+	// KeyAccess: an Access.
+	KeyAccess = "access"
+	// KeyEpoch: the epoch of the fencing tokens, for Leases.
+	KeyEpoch = "epoch"
+	// KeyFallbackCondition: why locks are kept in Leases. This one and the next are there for Leases.
 	KeyFallbackCondition = "fallback-condition"
-	KeyFallbackFix       = "fallback-fix"
+	// KeyFallbackFix: what to do about it.
+	KeyFallbackFix = "fallback-fix"
 )
 
 // Provider is the value of the "provider" entry.
@@ -70,7 +88,9 @@ type Type string
 
 // The backends that a binding can name.
 const (
+	// TypeRedis: one Redis or Valkey server, in Binding.Redis.
 	TypeRedis Type = "redis"
+	// TypeLease: Kubernetes Leases in the namespace of the application, in Binding.Lease.
 	TypeLease Type = "lease"
 )
 
@@ -93,11 +113,14 @@ type Binding struct {
 	Type Type
 	// LockNamespace is "<kubernetes namespace>/<name>" of the LockNamespace.
 	LockNamespace string
-	Prefix        string
+	// Prefix is what all keys of the lock namespace begin with, for example "lk:{payments/billing}:".
+	Prefix string
 	// Instance is an opaque identity of the backend; a binding with another one is another backend.
-	Instance   string
+	Instance string
+	// TTLDefault is what TTL 0 stands for.
 	TTLDefault time.Duration
-	TTLMax     time.Duration
+	// TTLMax is the longest TTL that the backend accepts.
+	TTLMax time.Duration
 
 	// Redis is set when Type is TypeRedis.
 	Redis *Redis
@@ -107,13 +130,17 @@ type Binding struct {
 
 // Redis is how to reach the server.
 type Redis struct {
-	Host     string
-	Port     int
+	// Host and Port are where the server listens.
+	Host string
+	Port int
+	// Username and Password are those of the ACL user, which may use the keys with the prefix.
 	Username string
 	Password string `json:"-"`
-	TLS      bool
+	// TLS says that the server speaks nothing else.
+	TLS bool
 	// CA is a PEM bundle; empty means the system's roots.
-	CA     []byte
+	CA []byte
+	// Access is what the server offers.
 	Access Access
 }
 

@@ -46,7 +46,8 @@ func (o Outcome) Skipped() bool { return o == SkippedHeld || o == SkippedSlot }
 // Event is a call of RunExclusive that has ended.
 type Event struct {
 	// Job is the job's name: a constant of the program, so it may be a label of a metric.
-	Job     string
+	Job string
+	// Outcome is what RunExclusive returned.
 	Outcome Outcome
 	// Slot is that of the options, zero if there was none.
 	Slot time.Time
@@ -58,7 +59,9 @@ type Event struct {
 
 // SlotError refuses a slot that is too far from now. The job did not run.
 type SlotError struct {
-	Job  string
+	// Job is the job's name.
+	Job string
+	// Slot is the time that the caller gave.
 	Slot time.Time
 	// Late is how long ago the slot was by the clock of this process; negative for a slot that is to come.
 	Late time.Duration

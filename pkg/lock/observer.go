@@ -93,12 +93,15 @@ const (
 
 // AcquireStartEvent is an acquire that begins. Its arguments are as the caller gave them, perhaps invalid.
 type AcquireStartEvent struct {
-	Key       string
+	// Key is the application's key.
+	Key string
+	// TTL and Wait are the arguments of the call; TTL 0 stands for Options.DefaultTTL.
 	TTL, Wait time.Duration
 }
 
 // AcquireEndEvent is an acquire that ended.
 type AcquireEndEvent struct {
+	// Key is the application's key.
 	Key string
 	// Outcome is OutcomeGranted, OutcomeHeld, OutcomeUnavailable, OutcomeUnknown, OutcomeForeign, OutcomeBackendChanged, OutcomeClosed,
 	// OutcomeCancelled, OutcomeInvalid, or OutcomeLost for a grant that the store took back before the caller got it.
@@ -115,6 +118,7 @@ type AcquireEndEvent struct {
 
 // DoStartEvent is a Do that begins.
 type DoStartEvent struct {
+	// Key is the application's key.
 	Key string
 	// Options are as the caller gave them, zero for nil.
 	Options DoOptions
@@ -122,6 +126,7 @@ type DoStartEvent struct {
 
 // DoEndEvent is a Do that ended.
 type DoEndEvent struct {
+	// Key is the application's key.
 	Key string
 	// Ran says that the function was called.
 	Ran bool
@@ -135,6 +140,7 @@ type DoEndEvent struct {
 
 // ReleaseStartEvent is the release of a lock that begins.
 type ReleaseStartEvent struct {
+	// Key and Token are those of the handle.
 	Key   string
 	Token Token
 	// Rest is how long Leave leaves the key locked, 0 for Release.
@@ -143,6 +149,7 @@ type ReleaseStartEvent struct {
 
 // ReleaseEndEvent is the release of a lock that ended.
 type ReleaseEndEvent struct {
+	// Key and Token are those of the handle.
 	Key   string
 	Token Token
 	// Rest is how long Leave leaves the key locked, 0 for Release.
@@ -157,6 +164,7 @@ type ReleaseEndEvent struct {
 
 // HoldEndEvent is the end of a lock.
 type HoldEndEvent struct {
+	// Key and Token are those of the handle.
 	Key   string
 	Token Token
 	// Reason is why the lock was lost, "" if it was released.
@@ -169,6 +177,7 @@ type HoldEndEvent struct {
 
 // RenewEvent is a renewal that was sent.
 type RenewEvent struct {
+	// Key and Token are those of the handle.
 	Key   string
 	Token Token
 	// Outcome is OutcomeRenewed, OutcomeLost, OutcomeUnavailable, OutcomeUnknown, OutcomeBackendChanged or OutcomeCancelled.
@@ -181,6 +190,7 @@ type RenewEvent struct {
 
 // CleanupEvent is the end of a background release.
 type CleanupEvent struct {
+	// Key is the application's key.
 	Key string
 	// Outcome is OutcomeReleased, OutcomeNotHolder, OutcomeExpired or OutcomeDropped.
 	Outcome Outcome
@@ -190,6 +200,7 @@ type CleanupEvent struct {
 
 // FaultEvent is a request that failed.
 type FaultEvent struct {
+	// Key is the application's key.
 	Key string
 	// Op is what was asked: "acquire", "pass", "renew", "release" or "subscribe".
 	Op string

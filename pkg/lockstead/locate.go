@@ -14,9 +14,12 @@ import (
 
 // Where Open looks for the binding.
 const (
-	EnvBinding            = "LOCKSTEAD_BINDING"
+	// EnvBinding is the environment variable with the folder of the binding.
+	EnvBinding = "LOCKSTEAD_BINDING"
+	// EnvServiceBindingRoot is the environment variable of the Service Binding specification: a folder with a folder for each binding, of which the one of Provider "lockstead" is taken.
 	EnvServiceBindingRoot = "SERVICE_BINDING_ROOT"
-	DefaultBindingDir     = "/var/run/lockstead"
+	// DefaultBindingDir is the folder when neither variable is set.
+	DefaultBindingDir = "/var/run/lockstead"
 )
 
 // locate finds the folder of the binding. It does not read it.

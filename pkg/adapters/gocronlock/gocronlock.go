@@ -74,6 +74,7 @@ func New(runner *exclusive.Runner, minHold time.Duration, options *Options) (*Lo
 
 // SkippedError is why a job does not run here. It matches lock.ErrHeld.
 type SkippedError struct {
+	// Job is the name that gocron gave.
 	Job string
 }
 

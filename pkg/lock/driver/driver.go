@@ -63,6 +63,7 @@ type Driver interface {
 
 // AcquireRequest asks for a key.
 type AcquireRequest struct {
+	// Key is what to lock.
 	Key Key
 	// ID is the acquisition id: 32 lower-case hexadecimal digits (128 random bits), new for every attempt that is not a
 	// repetition of a definitely refused one.
@@ -79,6 +80,7 @@ type AcquireRequest struct {
 
 // Grant is a successful acquire.
 type Grant struct {
+	// Token is the fencing token: greater than every one that was granted before for the key.
 	Token Token
 	// TTL is what the store recorded: never less than what was asked.
 	TTL time.Duration
@@ -86,8 +88,10 @@ type Grant struct {
 
 // RenewRequest asks for more time.
 type RenewRequest struct {
+	// Key and ID are those of the acquisition that is to be renewed.
 	Key Key
 	ID  string
+	// TTL is as in AcquireRequest, and counts from when the store applies the request.
 	TTL time.Duration
 }
 
@@ -99,6 +103,7 @@ type Renewal struct {
 
 // ReleaseRequest frees a key.
 type ReleaseRequest struct {
+	// Key and ID are those of the acquisition that is to end.
 	Key Key
 	ID  string
 }
@@ -111,6 +116,7 @@ type Holding struct {
 	ID string
 	// Owner is what the holder gave as AcquireRequest.Owner.
 	Owner string
+	// Token is the fencing token of the grant.
 	Token Token
 	// Since is the wall-clock time of the grant, by the clock of the store where it has one, else by the holder's. It is for display only. Zero
 	// when the store does not know.
@@ -129,8 +135,10 @@ type Limits struct {
 
 // RenewOutcome is what came of one renewal of several: one of both fields is set.
 type RenewOutcome struct {
+	// Renewal is what Renew would return, zero with an error.
 	Renewal Renewal
-	Err     error
+	// Err is the error that Renew would return.
+	Err error
 }
 
 // BatchRenewer is implemented by drivers that can send many renewals at once for the price of one request.

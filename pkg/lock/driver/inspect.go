@@ -25,6 +25,7 @@ type ListRequest struct {
 
 // ListPage is a page of held keys.
 type ListPage struct {
+	// Held are the keys of this page, in no particular order.
 	Held []HeldKey
 	// Next is the cursor of the next page, "" when this is the last.
 	Next string
@@ -50,6 +51,7 @@ type ForceReleaser interface {
 
 // ForceReleaseRequest takes a lock away.
 type ForceReleaseRequest struct {
+	// Key is what to free.
 	Key Key
 	// ID is the acquisition that is to lose the lock: the next holder keeps it. "" is whoever holds it.
 	ID string

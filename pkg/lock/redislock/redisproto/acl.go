@@ -59,10 +59,12 @@ func IsPasswordHash(hash string) bool { return passwordHash.MatchString(hash) }
 
 // User is a line of an ACL file.
 type User struct {
+	// Name is 1 to 64 letters, digits, "-" or "_", and not "default".
 	Name string
 	// PasswordHashes are what PasswordHash gives; none means that nobody can log in with a password.
 	PasswordHashes []string
-	Rules          []string
+	// Rules are those of ACL SETUSER beside the passwords, for example TenantRules.
+	Rules []string
 }
 
 var (

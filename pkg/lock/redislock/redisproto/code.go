@@ -82,6 +82,7 @@ func LibraryDigest() string {
 
 // Script is server-side code for servers without functions.
 type Script struct {
+	// Source is the text for EVAL and SCRIPT LOAD.
 	Source string
 	// SHA1 is the name for EVALSHA.
 	SHA1 string

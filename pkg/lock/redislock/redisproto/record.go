@@ -15,8 +15,11 @@ import (
 
 // Record is the value of a lock's key.
 type Record struct {
-	ID    string
+	// ID is the acquisition id.
+	ID string
+	// Token is the fencing token of the grant.
 	Token driver.Token
+	// Owner is what the holder tells people about itself.
 	Owner string
 	// Since is when the lock was granted, by the server's clock, to the millisecond; zero for a record of an older version. For display.
 	Since time.Time

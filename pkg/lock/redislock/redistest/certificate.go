@@ -31,7 +31,7 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// Certificate is one of a server, as PEM, with its key and its authority.
+// Certificate is one of a server, with its Key and the one of its authority, CA, all as PEM.
 type Certificate struct{ Certificate, Key, CA []byte }
 
 // NewAuthority makes an authority.

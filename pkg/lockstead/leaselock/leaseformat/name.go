@@ -11,16 +11,21 @@ import (
 
 // Labels and annotations of a lock's Lease.
 const (
+	// LabelLock marks the Leases of this library, with the value LabelLockValue.
 	LabelLock      = "lockstead.dev/lock"
 	LabelLockValue = "true"
 	// LabelPrefix carries PrefixHash.
 	LabelPrefix = "lockstead.dev/prefix"
 
-	AnnotationPrefix      = "lockstead.dev/prefix"
-	AnnotationKey         = "lockstead.dev/key"
+	// AnnotationPrefix and AnnotationKey are what was locked, of which the name is a hash.
+	AnnotationPrefix = "lockstead.dev/prefix"
+	AnnotationKey    = "lockstead.dev/key"
+	// AnnotationAcquisition is the acquisition id.
 	AnnotationAcquisition = "lockstead.dev/acquisition"
-	AnnotationOwner       = "lockstead.dev/owner"
-	AnnotationEpoch       = "lockstead.dev/epoch"
+	// AnnotationOwner is what the holder tells people about itself.
+	AnnotationOwner = "lockstead.dev/owner"
+	// AnnotationEpoch is the epoch of the fencing token, a decimal number.
+	AnnotationEpoch = "lockstead.dev/epoch"
 	// AnnotationSequence is written by renewals: the resourceVersion of the acquiring write, which that write itself cannot know.
 	AnnotationSequence = "lockstead.dev/sequence"
 	// Base64Suffix marks the annotation of a text that is not valid UTF-8 and is therefore stored in base64.

@@ -26,6 +26,7 @@ type Record struct {
 	UID             types.UID
 	ResourceVersion string
 
+	// Prefix and Key are what is locked.
 	Prefix string
 	Key    string
 	// ID is the acquisition id of the holder.
@@ -34,9 +35,12 @@ type Record struct {
 	Duration time.Duration
 
 	// For people; zero when absent or unreadable.
-	Owner       string
-	Acquired    time.Time
-	Epoch       uint64
+	Owner string
+	// Acquired is when the lock was granted, by the clock of the holder. For display.
+	Acquired time.Time
+	// Epoch is that of the fencing token.
+	Epoch uint64
+	// Transitions counts the holders that took the Lease over without a deletion between.
 	Transitions int32
 
 	sequence uint64

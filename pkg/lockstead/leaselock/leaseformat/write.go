@@ -15,18 +15,26 @@ import (
 
 // Durations that a Lease can carry.
 const (
+	// Granularity is the grain: whole seconds.
 	Granularity = time.Second
+	// MinDuration is the shortest.
 	MinDuration = time.Second
+	// MaxDuration is the longest: 2^31 - 1 s.
 	MaxDuration = math.MaxInt32 * time.Second
 )
 
 // Acquisition is what an acquiring write records.
 type Acquisition struct {
+	// Prefix and Key are what is locked.
 	Prefix, Key string
-	ID          string
-	Duration    time.Duration
-	Owner       string
-	Epoch       uint64
+	// ID is the acquisition id.
+	ID string
+	// Duration is the TTL, in whole seconds: see Seconds.
+	Duration time.Duration
+	// Owner is what the holder tells people about itself.
+	Owner string
+	// Epoch is that of the fencing tokens.
+	Epoch uint64
 	// Now is wall time, for people.
 	Now time.Time
 }
