@@ -5,10 +5,8 @@ package claim
 
 import (
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/lockstead/lockstead/pkg/internal/pgname"
 )
 
 // Relation says which table holds the rows.
@@ -58,27 +56,12 @@ func (c Columns) list() []string {
 	return []string{c.RunAt, c.LockedUntil, c.LockToken, c.Fence, c.Attempts}
 }
 
-// maxIdentifierBytes is what PostgreSQL keeps of a name; it cuts off the rest with a notice, and two long names may become one.
-const maxIdentifierBytes = 63
-
 // checkIdentifier refuses names that a server would change or could read as something else.
 func checkIdentifier(argument, name string) error {
-	var problem string
-	switch {
-	case name == "":
-		problem = "is empty; give the name as it is in the catalogue, without quotes"
-	case strings.ContainsRune(name, 0):
-		problem = "contains NUL, which no PostgreSQL name can"
-	case strings.ContainsRune(name, '"'):
-		problem = "contains a quote; give the name as it is in the catalogue, without quotes"
-	case !utf8.ValidString(name):
-		problem = "is not UTF-8"
-	case len(name) > maxIdentifierBytes:
-		problem = fmt.Sprintf("has %d bytes, of which PostgreSQL would keep %d", len(name), maxIdentifierBytes)
-	default:
-		return nil
+	if err := pgname.Check(name); err != nil {
+		return &InvalidError{Argument: argument, Problem: err.Error()}
 	}
-	return &InvalidError{Argument: argument, Problem: fmt.Sprintf("%q %s", name, problem)}
+	return nil
 }
 
 // check refuses what cannot name a table with these columns.
@@ -115,12 +98,7 @@ func (r Relation) check(columns Columns) error {
 	return nil
 }
 
-func (r Relation) quoted() string {
-	if r.Schema == "" {
-		return quote(r.Name)
-	}
-	return pgx.Identifier{r.Schema, r.Name}.Sanitize()
-}
+func (r Relation) quoted() string { return pgname.QuoteIn(r.Schema, r.Name) }
 
 // String is for messages.
 func (r Relation) String() string {
@@ -130,15 +108,5 @@ func (r Relation) String() string {
 	return r.Schema + "." + r.Name
 }
 
-func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
-
-// indexName is the name of the index that DDL proposes, cut where PostgreSQL would cut it, but with its end kept.
-func (r Relation) indexName() string {
-	const end = "_claim_idx"
-	name := r.Name
-	for len(name)+len(end) > maxIdentifierBytes {
-		_, size := utf8.DecodeLastRuneInString(name)
-		name = name[:len(name)-size]
-	}
-	return name + end
-}
+// indexName is the name of the index that DDL proposes.
+func (r Relation) indexName() string { return pgname.WithEnd(r.Name, "_claim_idx") }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lockstead/lockstead/pkg/internal/pgname"
 	"github.com/lockstead/lockstead/pkg/lock/clock"
 )
 
@@ -82,7 +83,7 @@ func listen(ctx context.Context, connect func(ctx context.Context) (*pgx.Conn, e
 		defer cancel()
 		err = errors.Join(err, conn.Close(closing))
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+quote(channel)); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgname.Quote(channel)); err != nil {
 		return err
 	}
 	for {

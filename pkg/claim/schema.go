@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lockstead/lockstead/pkg/internal/pgname"
 )
 
 // column is what a claim needs of one column.
@@ -41,12 +43,12 @@ func (t *Table[T]) DDL() string {
 		if i > 0 {
 			b.WriteString(",")
 		}
-		fmt.Fprintf(&b, "\n\tADD COLUMN IF NOT EXISTS %s %s", quote(c.name), c.add)
+		fmt.Fprintf(&b, "\n\tADD COLUMN IF NOT EXISTS %s %s", pgname.Quote(c.name), c.add)
 	}
-	runAt := quote(t.options.Columns.RunAt)
+	runAt := pgname.Quote(t.options.Columns.RunAt)
 	fmt.Fprintf(&b, ";\nALTER TABLE %s ALTER COLUMN %s SET DEFAULT now();\n", table, runAt)
 	fmt.Fprintf(&b, "CREATE INDEX IF NOT EXISTS %s ON %s (%s, %s) WHERE %[3]s IS NOT NULL;\n",
-		quote(t.relation.indexName()), table, runAt, columnList(t.relation.Key))
+		pgname.Quote(t.relation.indexName()), table, runAt, pgname.QuoteList(t.relation.Key))
 	return b.String()
 }
 
@@ -127,7 +129,7 @@ func (t *Table[T]) problems(found map[string]foundColumn, unique map[int64][]str
 	var problems []SchemaProblem
 	for _, need := range t.options.Columns.needs() {
 		have, ok := found[need.name]
-		name := quote(need.name)
+		name := pgname.Quote(need.name)
 		switch {
 		case !ok:
 			problems = append(problems, SchemaProblem{need.name, "is missing", alter + "ADD COLUMN " + name + " " + need.add + ";"})
@@ -153,7 +155,7 @@ func (t *Table[T]) problems(found map[string]foundColumn, unique map[int64][]str
 	if !t.isUnique(unique) {
 		problems = append(problems, SchemaProblem{
 			Problem: fmt.Sprintf("has no primary key or unique index on its key %v", t.relation.Key),
-			Remedy:  fmt.Sprintf("CREATE UNIQUE INDEX ON %s (%s);", t.relation.quoted(), columnList(t.relation.Key)),
+			Remedy:  fmt.Sprintf("CREATE UNIQUE INDEX ON %s (%s);", t.relation.quoted(), pgname.QuoteList(t.relation.Key)),
 		})
 	}
 	return problems

@@ -6,6 +6,8 @@ package claim
 import (
 	"fmt"
 	"strings"
+
+	"github.com/lockstead/lockstead/pkg/internal/pgname"
 )
 
 // constant can only be given as a constant in the caller's source: its type cannot be named outside this package. So a condition
@@ -62,8 +64,8 @@ type statements struct {
 // early, so that a row counts as free too late rather than too soon. Where it is written it is evaluated anew for each row.
 func compose(r Relation, c Columns, where Condition, rowColumns []string) statements {
 	w := writer{table: r.quoted(), key: r.Key}
-	w.runAt, w.until, w.token = quote(c.RunAt), quote(c.LockedUntil), quote(c.LockToken)
-	w.fence, w.attempts = quote(c.Fence), quote(c.Attempts)
+	w.runAt, w.until, w.token = pgname.Quote(c.RunAt), pgname.Quote(c.LockedUntil), pgname.Quote(c.LockToken)
+	w.fence, w.attempts = pgname.Quote(c.Fence), pgname.Quote(c.Attempts)
 
 	n := len(where.args)
 	condition := ""
@@ -71,7 +73,7 @@ func compose(r Relation, c Columns, where Condition, rowColumns []string) statem
 		// The line break ends a comment at the end of the condition.
 		condition = " AND (" + where.sql + "\n)"
 	}
-	order := w.runAt + ", " + columnList(r.Key)
+	order := w.runAt + ", " + pgname.QuoteList(r.Key)
 	free := fmt.Sprintf("(%[1]s IS NULL OR %[1]s <= (SELECT clock_timestamp()))", w.until)
 
 	mine := w.owned(1)
@@ -88,16 +90,16 @@ func compose(r Relation, c Columns, where Condition, rowColumns []string) statem
 			` claimed AS (UPDATE %[2]s AS t SET %[10]s = clock_timestamp() + $%[11]d::bigint * interval '1 microsecond', %[12]s = $%[13]d::uuid,`+
 			` %[14]s = t.%[14]s + 1, %[5]s = t.%[5]s + 1 FROM due WHERE %[15]s RETURNING t.*)`+
 			` SELECT %[14]s::bigint, %[5]s::bigint, %[16]s FROM claimed ORDER BY %[8]s`,
-			columnList(r.Key), w.table, w.runAt, free, w.attempts, n+4, condition, order, n+3, w.until, n+2, w.token, n+1, w.fence,
-			w.joined("t", "due"), columnList(rowColumns)),
+			pgname.QuoteList(r.Key), w.table, w.runAt, free, w.attempts, n+4, condition, order, n+3, w.until, n+2, w.token, n+1, w.fence,
+			w.joined("t", "due"), pgname.QuoteList(rowColumns)),
 		exhausted: fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NOT NULL AND %s AND %s >= $%d::bigint%s ORDER BY %s LIMIT $%d::bigint",
-			columnList(rowColumns), w.table, w.runAt, free, w.attempts, n+2, condition, order, n+1),
+			pgname.QuoteList(rowColumns), w.table, w.runAt, free, w.attempts, n+2, condition, order, n+1),
 		giveBack: fmt.Sprintf("UPDATE %s AS t SET %s, %s = t.%[3]s - 1 WHERE %s <= (SELECT clock_timestamp()) AND %s = $1::uuid",
 			w.table, cleared, w.attempts, w.runAt, w.token),
 		// NOWAIT: who changes the row in a transaction of some length must not make a renewal hang until it is too late.
 		extend: fmt.Sprintf("WITH mine AS MATERIALIZED (SELECT %s FROM %s AS t WHERE %s AND t.%s > clock_timestamp() FOR NO KEY UPDATE NOWAIT)"+
 			" UPDATE %s AS t SET %s = clock_timestamp() + $%d::bigint * interval '1 microsecond' FROM mine WHERE %s",
-			columnList(r.Key), w.table, mine, w.until, w.table, w.until, tokenAt+1, w.joined("t", "mine")),
+			pgname.QuoteList(r.Key), w.table, mine, w.until, w.table, w.until, tokenAt+1, w.joined("t", "mine")),
 		release:      update(fmt.Sprintf("%s, %s = t.%[2]s - 1", cleared, w.attempts)),
 		releaseAfter: update(fmt.Sprintf("%s, %s = clock_timestamp() + $%d::bigint * interval '1 microsecond'", cleared, w.runAt, tokenAt+1)),
 		rescheduleIn: update(fmt.Sprintf("%s, %s = 0, %s = clock_timestamp() + $%d::bigint * interval '1 microsecond'", cleared, w.attempts, w.runAt, tokenAt+1)),
@@ -113,20 +115,11 @@ type writer struct {
 	runAt, until, token, fence, attempts string
 }
 
-// columnList quotes names.
-func columnList(names []string) string {
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = quote(name)
-	}
-	return strings.Join(quoted, ", ")
-}
-
 // joined compares the keys of two aliases.
 func (w writer) joined(a, b string) string {
 	parts := make([]string, len(w.key))
 	for i, name := range w.key {
-		parts[i] = fmt.Sprintf("%s.%s = %s.%[2]s", a, quote(name), b)
+		parts[i] = fmt.Sprintf("%s.%s = %s.%[2]s", a, pgname.Quote(name), b)
 	}
 	return strings.Join(parts, " AND ")
 }
@@ -135,7 +128,7 @@ func (w writer) joined(a, b string) string {
 func (w writer) owned(first int) string {
 	parts := make([]string, 0, len(w.key)+1)
 	for i, name := range w.key {
-		parts = append(parts, fmt.Sprintf("t.%s = $%d", quote(name), first+i))
+		parts = append(parts, fmt.Sprintf("t.%s = $%d", pgname.Quote(name), first+i))
 	}
 	parts = append(parts, fmt.Sprintf("t.%s = $%d::uuid", w.token, first+len(w.key)))
 	return strings.Join(parts, " AND ")

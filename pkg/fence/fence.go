@@ -19,11 +19,13 @@ package fence
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/lockstead/lockstead/pkg/internal/pgname"
 	"github.com/lockstead/lockstead/pkg/lock"
 )
 
@@ -46,63 +48,108 @@ func (e *StaleError) Error() string {
 // Is matches ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// Execer runs a statement: *sql.DB, *sql.Tx, *sql.Conn.
+// Execer runs a statement: *sql.DB, *sql.Tx, *sql.Conn with a driver for PostgreSQL, or what Pgx makes.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Update is a guarded UPDATE of rows of one table. Names are taken literally, so upper and lower case differ, and only letters, digits
-// and '_' are accepted, in up to 63 of them.
+// PgxExecer is a *pgxpool.Pool, *pgx.Conn, *pgxpool.Conn or pgx.Tx, without a dependency on pgx.
+type PgxExecer[Tag interface{ RowsAffected() int64 }] interface {
+	Exec(ctx context.Context, sql string, args ...any) (Tag, error)
+}
+
+// Pgx makes an Execer of what pgx gives; the compiler finds Tag.
+func Pgx[Tag interface{ RowsAffected() int64 }](q PgxExecer[Tag]) Execer { return pgxExecer[Tag]{q} }
+
+type pgxExecer[Tag interface{ RowsAffected() int64 }] struct{ q PgxExecer[Tag] }
+
+func (p pgxExecer[Tag]) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	tag, err := p.q.Exec(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return driver.RowsAffected(tag.RowsAffected()), nil
+}
+
+// Update is a guarded UPDATE of rows of one table. It is a value, safe for concurrent use. Names are those of the catalogue, without quotes, so upper and
+// lower case differ, and whatever PostgreSQL takes is taken and quoted; a name has up to 63 bytes. A name with a '"' or NUL in it is refused.
 type Update struct {
-	// Table is the table, or "<schema>.<table>".
+	// Table is the table, or "<schema>.<table>": a dot is no part of either name. Without a schema the connection's search_path finds the table.
 	Table string
 	// Set are the columns to be written, at least one.
 	Set []string
 	// Key are the columns that find the rows by equality, at least one.
 	Key []string
-	// Column has the token. Defaults to "fence".
+	// Column has the token. Defaults to "fence". It is none of Set.
 	Column string
 }
 
-var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,62}$`)
-
 // SQL is the statement for PostgreSQL. Its arguments are the values of Set, those of Key, and the text of the token (lock.Token.String), in this order.
-// When it changes no row, the write was refused: see ErrStale. Use it where the statement runs by other means than Exec, for example by pgx.
+// When it changes no row, the write was refused: see ErrStale. Use it where the statement runs by other means than Exec, for example in a batch. The
+// error says which name is refused and why.
 func (u Update) SQL() (string, error) {
-	if len(u.Set) == 0 || len(u.Key) == 0 {
-		return "", errors.New("fence: an Update needs at least one column in Set and one in Key")
-	}
-	table := strings.Split(u.Table, ".")
-	if len(table) > 2 {
-		return "", fmt.Errorf("fence: table %q is not <table> or <schema>.<table>", u.Table)
+	schema, table, qualified := strings.Cut(u.Table, ".")
+	if !qualified {
+		schema, table = "", u.Table
 	}
 	column := u.Column
 	if column == "" {
 		column = "fence"
 	}
-	for _, name := range append(append(append(table, u.Set...), u.Key...), column) {
-		if !identifier.MatchString(name) {
-			return "", fmt.Errorf("fence: name %q is not 1 to 63 letters, digits or '_' that do not begin with a digit", name)
-		}
+	if err := u.check(schema, table, qualified, column); err != nil {
+		return "", err
 	}
 	token := len(u.Set) + len(u.Key) + 1
 	set := equalities(u.Set, 1)
-	set = append(set, fmt.Sprintf(`"%s" = $%d`, column, token))
+	set = append(set, fmt.Sprintf("%s = $%d", pgname.Quote(column), token))
 	where := equalities(u.Key, len(u.Set)+1)
-	where = append(where, fmt.Sprintf(`"%s" COLLATE "C" <= $%d`, column, token))
-	return fmt.Sprintf(`UPDATE "%s" SET %s WHERE %s`, strings.Join(table, `"."`), strings.Join(set, ", "), strings.Join(where, " AND ")), nil
+	where = append(where, fmt.Sprintf(`%s COLLATE "C" <= $%d`, pgname.Quote(column), token))
+	return fmt.Sprintf("UPDATE %s SET %s WHERE %s", pgname.QuoteIn(schema, table), strings.Join(set, ", "), strings.Join(where, " AND ")), nil
+}
+
+// check refuses what makes no statement, or one that does not mean what was given.
+func (u Update) check(schema, table string, qualified bool, column string) error {
+	switch {
+	case len(u.Set) == 0 || len(u.Key) == 0:
+		return errors.New("fence: an Update needs at least one column in Set and one in Key")
+	case strings.Contains(table, "."):
+		return fmt.Errorf("fence: table %q is not <table> or <schema>.<table>", u.Table)
+	}
+	names := []struct {
+		field string
+		names []string
+	}{{"Table", []string{table}}, {"Set", u.Set}, {"Key", u.Key}, {"Column", []string{column}}}
+	if qualified {
+		names[0].names = []string{schema, table}
+	}
+	for _, f := range names {
+		for _, name := range f.names {
+			if err := pgname.Check(name); err != nil {
+				return fmt.Errorf("fence: a name in Update.%s: %w", f.field, err)
+			}
+		}
+	}
+	if slices.Contains(u.Set, column) {
+		return fmt.Errorf("fence: column %q has the token, so it is not in Set: Exec writes it", column)
+	}
+	return nil
 }
 
 func equalities(columns []string, first int) []string {
 	out := make([]string, 0, len(columns)+1)
 	for i, column := range columns {
-		out = append(out, fmt.Sprintf(`"%s" = $%d`, column, first+i))
+		out = append(out, fmt.Sprintf("%s = $%d", pgname.Quote(column), first+i))
 	}
 	return out
 }
 
-// Exec writes the values of u.Set to the rows that key finds, unless a greater token has written. Errors: *StaleError (ErrStale), those of SQL, and those of
-// db as they are.
+// Exec writes the values of u.Set to the rows that key finds, unless a greater token has written. token is that of the handle under which the work runs. In
+// a transaction, give the transaction, and roll it back after an error.
+//
+// Errors: *StaleError (ErrStale) when nothing was changed; one that refuses u or the numbers of values, before anything is sent; and those of db, wrapped.
+// After one of db that is no answer of the server, such as a broken connection or the end of ctx, the write may have been applied: writing the same again
+// under the same token is safe. Of rows that key finds, those that a greater token has written are left out: only when all are, the error is
+// a *StaleError. It has no timeout of its own: bound ctx, for example by the handle's context.
 func (u Update) Exec(ctx context.Context, db Execer, token lock.Token, set, key []any) error {
 	query, err := u.SQL()
 	switch {
