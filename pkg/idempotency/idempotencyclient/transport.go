@@ -96,7 +96,7 @@ func New(base http.RoundTripper, options *Options) (*Transport, error) {
 	return &Transport{base: base, options: o}, nil
 }
 
-// ErrKeyReused: a key of WithKey was used for another request.
+// ErrKeyReused is returned when a key of WithKey was used for another request.
 var ErrKeyReused = errors.New("idempotency key was used for another request: take a new key for a new operation")
 
 // BodyError says that a body cannot be sent again. Nothing was sent.

@@ -30,7 +30,7 @@ type sent struct {
 
 // script answers with its steps, one an attempt, within a synctest bubble.
 type script struct {
-	steps []func() (*http.Response, error)
+	steps []step
 	start time.Time
 	seen  []sent
 }
@@ -39,40 +39,42 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	s.seen = append(s.seen, sent{r.Header.Get("Idempotency-Key"), string(body), time.Since(s.start)})
-	return s.steps[min(len(s.seen), len(s.steps))-1]()
+	step := s.steps[min(len(s.seen), len(s.steps))-1]
+	if step.code == 0 {
+		return nil, errReset
+	}
+	resp := &http.Response{StatusCode: step.code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("answer"))}
+	if step.retryAfter != "" {
+		resp.Header.Set("Retry-After", step.retryAfter)
+	}
+	return resp, nil
 }
 
 var errReset = errors.New("connection reset")
 
-func reset() (*http.Response, error) { return nil, errReset }
-
-func status(code int, retryAfter string) func() (*http.Response, error) {
-	return func() (*http.Response, error) {
-		resp := &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("answer"))}
-		if retryAfter != "" {
-			resp.Header.Set("Retry-After", retryAfter)
-		}
-		return resp, nil
-	}
+// step is an answer, or a lost connection.
+type step struct {
+	code       int
+	retryAfter string
 }
 
 func TestKeyAndBodyAreTheSameOverRetries(t *testing.T) {
 	for name, tc := range map[string]struct {
-		steps      []func() (*http.Response, error)
+		steps      []step
 		wantStatus int // 0 for an error
 		wantAt     []time.Duration
 	}{
-		"at once":                         {[]func() (*http.Response, error){status(201, "")}, 201, []time.Duration{0}},
-		"after lost connections":          {[]func() (*http.Response, error){reset, reset, status(201, "")}, 201, []time.Duration{0, 200 * time.Millisecond, 600 * time.Millisecond}},
-		"in flight":                       {[]func() (*http.Response, error){status(409, "7"), status(201, "")}, 201, []time.Duration{0, 7 * time.Second}},
-		"a conflict of the application":   {[]func() (*http.Response, error){status(409, "")}, 409, []time.Duration{0}},
-		"mismatch":                        {[]func() (*http.Response, error){status(422, "")}, 422, []time.Duration{0}},
-		"too many requests":               {[]func() (*http.Response, error){status(429, "2"), status(200, "")}, 200, []time.Duration{0, 2 * time.Second}},
-		"longer than anybody waits":       {[]func() (*http.Response, error){status(503, "3600")}, 503, []time.Duration{0}},
-		"the last answer is returned":     {[]func() (*http.Response, error){status(503, "1")}, 503, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}},
-		"the last error is returned":      {[]func() (*http.Response, error){reset}, 0, []time.Duration{0, 200 * time.Millisecond, 600 * time.Millisecond, 1400 * time.Millisecond}},
-		"a date is no number of seconds":  {[]func() (*http.Response, error){status(503, "Wed, 21 Oct 2015 07:28:00 GMT"), status(200, "")}, 200, []time.Duration{0, 200 * time.Millisecond}},
-		"a failure of the server (final)": {[]func() (*http.Response, error){status(501, "")}, 501, []time.Duration{0}},
+		"at once":                         {[]step{{201, ""}}, 201, []time.Duration{0}},
+		"after lost connections":          {[]step{{}, {}, {201, ""}}, 201, []time.Duration{0, 200 * time.Millisecond, 600 * time.Millisecond}},
+		"in flight":                       {[]step{{409, "7"}, {201, ""}}, 201, []time.Duration{0, 7 * time.Second}},
+		"a conflict of the application":   {[]step{{409, ""}}, 409, []time.Duration{0}},
+		"mismatch":                        {[]step{{422, ""}}, 422, []time.Duration{0}},
+		"too many requests":               {[]step{{429, "2"}, {200, ""}}, 200, []time.Duration{0, 2 * time.Second}},
+		"longer than anybody waits":       {[]step{{503, "3600"}}, 503, []time.Duration{0}},
+		"the last answer is returned":     {[]step{{503, "1"}}, 503, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}},
+		"the last error is returned":      {[]step{{}}, 0, []time.Duration{0, 200 * time.Millisecond, 600 * time.Millisecond, 1400 * time.Millisecond}},
+		"a date is no number of seconds":  {[]step{{503, "Wed, 21 Oct 2015 07:28:00 GMT"}, {200, ""}}, 200, []time.Duration{0, 200 * time.Millisecond}},
+		"a failure of the server (final)": {[]step{{501, ""}}, 501, []time.Duration{0}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			base := &script{steps: tc.steps, start: time.Now()}
@@ -122,7 +124,7 @@ func post(ctx context.Context, t *testing.T, body string) *http.Request {
 }
 
 func TestKeyIsNeverReusedForAnotherRequest(t *testing.T) {
-	base := &script{steps: []func() (*http.Response, error){status(200, "")}}
+	base := &script{steps: []step{{200, ""}}}
 	transport, err := idempotencyclient.New(base, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +168,7 @@ func TestKeyIsNeverReusedForAnotherRequest(t *testing.T) {
 }
 
 func TestWhatGoesThroughAsItIs(t *testing.T) {
-	base := &script{steps: []func() (*http.Response, error){status(503, "")}}
+	base := &script{steps: []step{{503, ""}}}
 	transport, err := idempotencyclient.New(base, nil)
 	if err != nil {
 		t.Fatal(err)
