@@ -21,7 +21,12 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.PerServer(m)) }
+func TestMain(m *testing.M) {
+	if serveAsChild() {
+		return
+	}
+	goleak.VerifyTestMain(redistest.PerServer(m))
+}
 
 const patience = 30 * time.Second
 
