@@ -5,6 +5,7 @@
 //
 //	jobs, err := exclusive.New(client, nil)
 //	…
+//	// report is a func(ctx context.Context, h *lock.Handle) error
 //	outcome, err := jobs.RunExclusive(ctx, "nightly-report", report, &exclusive.JobOptions{
 //		Slot: slot, // the time that the schedule gave for this run
 //	})

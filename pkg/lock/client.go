@@ -88,13 +88,16 @@ func New(d driver.Driver, prefix string, options *Options) (*Client, error) {
 // A fault at the first attempt is returned at once. When the key was found held before, faults that may pass are retried
 // until the wait ends.
 //
+// The handle lives for ttl, from MinTTL to Options.MaxTTL, and is not renewed by itself: call Handle.Renew, or use Do, for work that may take longer. It
+// does not end with ctx; its own context ends with the lock. See Handle.Context for how a loss is told.
+//
 // The lock is not reentrant: a caller that holds key and asks again waits for itself and then fails.
 func (c *Client) TryAcquire(ctx context.Context, key string, ttl, wait time.Duration) (*Handle, error) {
 	return c.observedAcquire(ctx, key, ttl, wait, false)
 }
 
 // Acquire is TryAcquire for callers that cannot go on without the lock: a wait of 0 is refused, and a wait that ends without the lock is a
-// *WaitTimeoutError, which matches ErrHeld.
+// *WaitTimeoutError, which matches ErrHeld. All else is as for TryAcquire.
 func (c *Client) Acquire(ctx context.Context, key string, ttl, wait time.Duration) (*Handle, error) {
 	return c.observedAcquire(ctx, key, ttl, wait, true)
 }
@@ -109,7 +112,7 @@ func (c *Client) Fail(cause error) {
 
 // Close makes every later call return ErrClosed and waits, until ctx ends, for releases and renewals that are under way in the
 // background, and for the log records of lost locks. Afterwards none is written. It does not release handles that are still held, since the work under them may still run: release them first. If any is
-// left, Close says so, and they end by their TTL.
+// left, Close says so, and they go on until they are released or their TTL ends. Close may be called again, for example with more time.
 func (c *Client) Close(ctx context.Context) error {
 	held := c.fail(ErrClosed)
 	err := errors.Join(c.renewals.close(ctx), c.cleanup.close(ctx), c.losses.close(ctx))

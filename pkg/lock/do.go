@@ -16,7 +16,8 @@ type DoOptions struct {
 	TTL time.Duration
 	// Wait is how long to wait for the key. Defaults to 0: one attempt.
 	Wait time.Duration
-	// MaxHold is how long the lock is renewed at most; then the function's context ends. Defaults to Options.MaxTTL.
+	// MaxHold is how long the lock is held at most, from its grant; then it is lost for LossMaxHold, and the function's context ends. A negative one is an
+	// *InvalidError. Defaults to Options.MaxTTL.
 	MaxHold time.Duration
 }
 

@@ -37,7 +37,7 @@
 //	        Lost(reason)              Context ends with a *LostError
 //
 // Both ends are final: a handle never becomes valid again, and a renewal never takes back a lock that was lost. Release frees the key; Leave
-// keeps it locked for a time that nobody can cut short.
+// keeps it locked for a time that nothing but ForceRelease cuts short.
 //
 // Client.ForceRelease frees a key for people who know that its holder is stuck. It is the one call that breaks exclusion on purpose: the holder learns of it
 // at its next renewal, or at once where the store tells, and until then both may work. Its token is less than that of whoever comes next.

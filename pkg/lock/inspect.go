@@ -23,7 +23,10 @@ type HeldKey struct {
 // listPage is how many keys List asks for at once.
 const listPage = 256
 
-// Inspect tells who holds key, for people: the answer may be out of date when it arrives, so never decide by it.
+// Inspect tells who holds key, for people: the answer may be out of date when it arrives, so never decide by it. A key that nobody holds is no error.
+//
+// Errors: ErrUnavailable, ErrUnknown and ErrForeign for faults of the store; an error that matches the context's when ctx ended; *InvalidError;
+// ErrBackendChanged; ErrClosed.
 func (c *Client) Inspect(ctx context.Context, key string) (driver.Holding, error) {
 	if err := validateKey(key); err != nil {
 		return driver.Holding{}, err

@@ -17,7 +17,7 @@ func (c *Client) DefaultTTL() time.Duration { return c.options.DefaultTTL }
 
 // Leave ends the lock as Release does, but the key stays locked for rest from now on, and then frees itself. It is for work that has been done and
 // must not be done again too soon: package exclusive keeps short jobs apart with it. Call it when the guarded work has returned. The handle is
-// Released afterwards: invalid, its context ended with ErrReleased, no renewal. Nothing can free the key before its time.
+// Released afterwards: invalid, its context ended with ErrReleased, no renewal. Nothing but Client.ForceRelease can free the key before its time.
 //
 // The store is told on a context of its own, as for Release. Of all calls of Leave and Release the first one decides; the others do nothing and return
 // the same as it.

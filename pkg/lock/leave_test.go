@@ -110,3 +110,20 @@ func TestLeaveAfterTheDeadlineFreesTheKey(t *testing.T) {
 		}
 	})
 }
+
+// A rest is for everybody, and still there is a way to end one that was a mistake.
+func TestForceReleaseCutsARestShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c := newHooked(t)
+		if err := mustTry(t, c, "k", time.Hour).Leave(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.TryAcquire(t.Context(), "k", time.Hour, 0); !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("acquire in the rest: %v", err)
+		}
+		if _, err := c.ForceRelease(t.Context(), "k", ""); err != nil {
+			t.Fatal(err)
+		}
+		_ = mustTry(t, c, "k", time.Hour).Release(t.Context())
+	})
+}

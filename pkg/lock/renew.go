@@ -15,6 +15,10 @@ import (
 // Renew asks the store for ttl from now on; 0 means the TTL of the last grant or renewal. Success moves the deadline and never changes the token.
 // A renewal never takes a lock that was lost: then the error is a *LostError at once. After any other error the handle goes on until its
 // old deadline, and Renew may be called again. A ttl that ends before the present deadline shortens it before anything is sent.
+//
+// The other errors: an *InvalidError for a ttl that is not between MinTTL and Options.MaxTTL; ErrUnavailable and ErrUnknown for faults of the store, within
+// Options.AttemptTimeout and a quarter of ttl; ErrBackendChanged; one that matches the context's error and its cause when ctx ended. Renewals of one handle
+// are sent one after another.
 func (h *Handle) Renew(ctx context.Context, ttl time.Duration) error {
 	report := h.renew(ctx, ttl)
 	report.tell(ctx)

@@ -10,6 +10,8 @@
 //	c := cron.New()
 //	_, err = locked.AddFunc(c, "0 3 * * *", "nightly-report", report, nil) // was: c.AddFunc("0 3 * * *", report)
 //
+// The function takes a context now, which ends with the lock, and returns its error.
+//
 // The slot of a run is the last time of the schedule that was due, so replicas whose ticks are apart have the same one, as long as they have the same
 // schedule in the same time zone. Package exclusive says how far their clocks may differ. A schedule like "@every 5m" has no fixed times, since each process
 // counts from its own start: it needs a MinHold.
