@@ -182,7 +182,7 @@ func (c *Claim[T]) Extend(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return err
 	}
-	attemptCtx, cancel := context.WithTimeout(ctx, attemptLimit(ttl, t.options.AttemptTimeout))
+	attemptCtx, cancel := context.WithTimeout(ctx, min(t.options.AttemptTimeout, clock.AttemptLimit(ttl)))
 	defer cancel()
 	n, err := t.db.Exec(attemptCtx, t.sql.extend, c.args(micros(ttl))...)
 	if err != nil {
@@ -250,7 +250,7 @@ func (c *Claim[T]) Keep() (stop func()) {
 
 // schedule sets when the claim is extended next; c.mu is held.
 func (c *Claim[T]) schedule(failed bool) {
-	c.keeper = c.table.options.Clock.AfterFunc(extendPause(c.ttl, failed), c.keep)
+	c.keeper = c.table.options.Clock.AfterFunc(clock.RenewalPause(c.ttl, failed), c.keep)
 }
 
 func (c *Claim[T]) keep() {

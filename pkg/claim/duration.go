@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockstead/lockstead/pkg/lock"
+	"github.com/lockstead/lockstead/pkg/lock/clock"
 )
 
 // MinTTL is the shortest TTL of a claim: a shorter one leaves no time for the work after the margins are taken off.
-const MinTTL = lock.MinTTL
+const MinTTL = clock.MinTTL
 
 // MaxTTL is the longest TTL of a claim. Work that takes longer extends its claim: a row whose worker was killed waits for the rest
 // of the TTL.
@@ -31,19 +31,6 @@ func micros(d time.Duration) int64 {
 		us++
 	}
 	return us
-}
-
-// attemptLimit is the time for the answer to an extension: a quarter of the TTL leaves room for more attempts before the deadline.
-func attemptLimit(ttl, attemptTimeout time.Duration) time.Duration {
-	return min(attemptTimeout, max(ttl/4, MinTTL/2))
-}
-
-// extendPause is the time to the next extension: a third of the TTL, or a twelfth after a failure.
-func extendPause(ttl time.Duration, failed bool) time.Duration {
-	if failed {
-		return ttl / 12
-	}
-	return ttl / 3
 }
 
 // Backoff is the pauses after failed attempts: Base, doubled with each attempt, up to Max.

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
 
 // MinTTL is the shortest TTL that any backend accepts. A shorter one leaves no time for the work after the margins for drift and
 // scheduling are taken off.
-const MinTTL = 100 * time.Millisecond
+const MinTTL = clock.MinTTL
 
 // resolveTTL turns the caller's TTL into one that the store keeps exactly: zero is the default, a fraction of the store's grain
 // is rounded up, everything else that the store would change is refused.

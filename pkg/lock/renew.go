@@ -73,8 +73,8 @@ type attempt struct {
 	ttl  time.Duration
 }
 
-// limit is the time for an answer: a quarter of the TTL leaves room for more attempts before the deadline.
-func (a attempt) limit() time.Duration { return max(a.ttl/4, MinTTL/2) }
+// limit is the time for an answer.
+func (a attempt) limit() time.Duration { return clock.AttemptLimit(a.ttl) }
 
 func (a attempt) request(h *Handle) driver.RenewRequest {
 	return driver.RenewRequest{Key: h.client.qualify(h.key), ID: h.id, TTL: a.ttl}

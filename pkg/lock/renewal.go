@@ -186,7 +186,7 @@ func (r *renewals) send(batch []*renewal) []renewalReport {
 
 // slot waits for its turn to renew one handle, but not for long, and returns how to end it.
 func (r *renewals) slot(h *Handle) (end func()) {
-	timer := r.client.clock.NewTimer(h.TTL() / 12)
+	timer := r.client.clock.NewTimer(clock.RenewalPause(h.TTL(), true))
 	defer timer.Stop()
 	select {
 	case r.slots <- struct{}{}:
@@ -298,12 +298,9 @@ func (r *renewals) close(ctx context.Context) error {
 	}
 }
 
-// renewPause is the time to the next renewal: a third of the TTL, or a twelfth after a failure, jittered by a tenth.
+// renewPause is the time to the next renewal, jittered by a tenth.
 func renewPause(ttl time.Duration, err error) time.Duration {
-	pause := ttl / 3
-	if err != nil {
-		pause = ttl / 12
-	}
+	pause := clock.RenewalPause(ttl, err != nil)
 	return pause - pause/20 + rand.N(pause/10+1)
 }
 
