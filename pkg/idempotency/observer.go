@@ -61,14 +61,16 @@ type Observer struct {
 // AnsweredEvent is the end of a request with a key.
 type AnsweredEvent struct {
 	// Route is that of the policy.
-	Route   string
+	Route string
+	// Outcome is what became of the request.
 	Outcome Outcome
 }
 
 // DegradedEvent is a fault.
 type DegradedEvent struct {
 	// Route is that of the policy.
-	Route  string
+	Route string
+	// Reason is the value of the degraded header.
 	Reason Reason
 	// Err is the fault.
 	Err error

@@ -84,8 +84,11 @@ type Result struct {
 
 // Record is what a store knows of a key. The zero Record is that of a key without one.
 type Record struct {
+	// State is how far the request has come.
 	State State
+	// Ownership is that of the execution which has the record, or had it when it completed.
 	Ownership
+	// Fingerprint is what the key is bound to.
 	Fingerprint Fingerprint
 	// Expired says that the lease of an InFlight record has run out, by the clock of the store. What has no end that the store can tell is not expired.
 	Expired bool

@@ -29,6 +29,7 @@ func required() []column {
 
 // SchemaError says what is wrong with the table, and how to put it right.
 type SchemaError struct {
+	// Table is as the Options name it.
 	Table string
 	// Problems are what is wrong, one a line.
 	Problems []string

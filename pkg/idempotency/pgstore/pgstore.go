@@ -52,8 +52,11 @@ func Schema(table string) string {
 
 // Querier is what the store asks: a *pgxpool.Pool, or a *pgx.Conn that one goroutine uses.
 type Querier interface {
+	// Exec runs a statement that returns no rows.
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	// Query runs a statement that returns rows. Only Check needs it.
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	// QueryRow runs a statement that returns at most one row.
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
