@@ -68,3 +68,34 @@ func TestTheRecordGuardsReplicasWithoutALock(t *testing.T) {
 		t.Errorf("the handler ran %d times", calls.Load())
 	}
 }
+
+// Poolers in transaction mode may need a mode without prepared statements.
+func TestEveryModeOfPgxWorks(t *testing.T) {
+	url := server.Database(t)
+	run(t, newPool(t, url), pgstore.Schema(""))
+	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		store := newStore(t, newPool(t, url+"&default_query_exec_mode="+mode), nil)
+		if err := store.Check(t.Context()); err != nil {
+			t.Errorf("%s: Check: %v", mode, err)
+		}
+		key, claim := newKey(), newClaim()
+		claim.Fingerprint[0] = 0xff
+		if r, err := store.Begin(t.Context(), key, claim); err != nil || !r.Owned(claim.Ownership) {
+			t.Errorf("%s: Begin: %+v, %v", mode, r, err)
+			continue
+		}
+		if err := store.Extend(t.Context(), key, claim.Ownership, 2*claim.Lease); err != nil {
+			t.Errorf("%s: Extend: %v", mode, err)
+		}
+		if r, err := store.Get(t.Context(), key); err != nil || r.Left <= claim.Lease || r.Fingerprint != claim.Fingerprint {
+			t.Errorf("%s: after Extend: %+v, %v", mode, r, err)
+		}
+		result := idempotency.Result{State: idempotency.Done, Response: []byte("\x00\xff'\\"), Retention: claim.Retention}
+		if err := store.Complete(t.Context(), key, claim.Ownership, result); err != nil {
+			t.Errorf("%s: Complete: %v", mode, err)
+		}
+		if r, err := store.Get(t.Context(), key); err != nil || string(r.Response) != string(result.Response) {
+			t.Errorf("%s: after Complete: %+v, %v", mode, r, err)
+		}
+	}
+}

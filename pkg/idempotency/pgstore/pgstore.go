@@ -9,7 +9,8 @@
 // # Assumptions
 //
 // The connections write to the primary. With synchronous_commit off, a crash of the server can forget records, and repeats execute again. Leases and retentions follow
-// the clock of the server. Every step is one statement, so that a pooler in transaction mode does.
+// the clock of the server. Every write is one statement, so a pooler in transaction mode is enough, with
+// the mode of pgx that it needs.
 //
 // The role needs SELECT, INSERT, UPDATE and DELETE on the table.
 package pgstore

@@ -8,8 +8,8 @@
 //
 // # Assumptions
 //
-// What the server forgets, repeats execute again: use one with persistence (appendonly yes) and maxmemory-policy noeviction, of which a full server refuses to
-// begin. A replica that is promoted may lack the last records. Leases follow the server's clock; a clock that is set forward ends them early, after which the
+// What the server forgets, repeats execute again: use one with persistence (appendonly yes) and maxmemory-policy noeviction, so that a
+// full server refuses new claims instead of forgetting records. A replica that is promoted may lack the last records. Leases follow the server's clock; a clock that is set forward ends them early, after which the
 // fencing token and the owner still keep a stale execution from writing.
 //
 // Give it a server of its own, not the one that keeps the locks: records of a day fill the memory that locks need.
