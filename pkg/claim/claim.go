@@ -12,7 +12,8 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/clock"
 )
 
-// Claim is a row that was claimed. It is held until it is released or lost, both of which are final. It is safe for concurrent use.
+// Claim is a row that was claimed. It is held until it is released or lost, both of which are final. Once it is lost somebody else may work on the row: stop
+// the work, and roll back what it wrote. It is safe for concurrent use.
 type Claim[T any] struct {
 	table   *Table[T]
 	row     T
@@ -79,7 +80,7 @@ func (c *Claim[T]) Attempt() int { return c.attempt }
 // ErrEnded. It has the values of the context that the row was claimed with, but does not end with it.
 func (c *Claim[T]) Context() context.Context { return c.ctx }
 
-// Err is nil while the claim is held, then the cause of Context.
+// Err is nil while the claim is held, then the cause of Context: a *LostError or ErrEnded. It does no I/O.
 func (c *Claim[T]) Err() error {
 	c.Remaining()
 	return context.Cause(c.ctx)
@@ -171,9 +172,11 @@ func (c *Claim[T]) isGone() bool {
 	return c.gone
 }
 
-// Extend asks the server for ttl from now on; 0 means the TTL of the claim or of its last extension. An extension never takes back a row whose claim has
+// Extend asks the server for ttl from now on, from MinTTL to MaxTTL; 0 means the TTL of the claim or of its last extension. An extension never takes back a row whose claim has
 // run out: then the error is a *LostError. After any other error the claim goes on until its old deadline, and Extend may be called
-// again. A ttl that ends before the present deadline shortens it before anything is sent.
+// again: an *InvalidError refuses the ttl, one that matches ErrEnded says that the row was completed, a *StoreError leaves open whether the server has
+// extended. A ttl that ends before the present deadline shortens it before anything is sent. The answer is waited for until ctx ends, but no
+// longer than Options.AttemptTimeout and a quarter of the ttl.
 func (c *Claim[T]) Extend(ctx context.Context, ttl time.Duration) error {
 	c.storing.Lock()
 	defer c.storing.Unlock()
@@ -229,8 +232,9 @@ func (c *Claim[T]) prepareExtend(ttl time.Duration) (clock.Instant, time.Duratio
 	return sent, ttl, nil
 }
 
-// Keep extends the claim at a third of its TTL, until it is completed, released or lost, or stop is called. It needs a Querier that is safe for concurrent
-// use: a pool, not one connection.
+// Keep extends the claim in the background at a third of its TTL, and at a twelfth after a failure, until it is completed, released or lost, or stop is
+// called. After stop it is held until its deadline. A second call while it is kept starts nothing. It needs a Querier that is safe for concurrent use: a
+// pool, not one connection.
 func (c *Claim[T]) Keep() (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,11 +33,11 @@ func micros(d time.Duration) int64 {
 	return us
 }
 
-// Backoff is the pauses after failed attempts: Base, doubled with each attempt, up to Max.
+// Backoff is the pauses after failed attempts: Base, doubled with each attempt, up to Max. The zero value is 1 s up to 1 h in a worker.
 type Backoff struct {
 	// Base is the pause after the first attempt. Defaults to 1 s.
 	Base time.Duration
-	// Max is the longest pause. Defaults to 1 h.
+	// Max is the longest pause. Defaults to 1 h, or to Base where that is longer.
 	Max time.Duration
 }
 

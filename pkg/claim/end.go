@@ -17,7 +17,8 @@ import (
 // transaction holds the row, so nobody can claim it before the commit. The context of the claim goes on until its deadline, so that the
 // transaction can be finished under it; the claim is not extended any more.
 //
-// Outside a transaction, a *StoreError leaves open whether the row was completed.
+// It has no timeout of its own but ctx, since it may wait for other transactions on the row. Outside a transaction, a *StoreError leaves open whether the row
+// was completed.
 func (c *Claim[T]) Complete(ctx context.Context, q Querier) error {
 	return c.settle(ctx, q, "complete", c.table.sql.complete, c.args())
 }
@@ -28,12 +29,13 @@ func (c *Claim[T]) Delete(ctx context.Context, q Querier) error {
 }
 
 // RescheduleAt makes the row due at a time, with no attempt counted: the next run of a job that comes again. Compute it from the row's own
-// times rather than from this machine's clock. It is otherwise like Complete.
+// times rather than from this machine's clock. A time that is past makes it due at once. It is otherwise like Complete.
 func (c *Claim[T]) RescheduleAt(ctx context.Context, q Querier, at time.Time) error {
 	return c.settle(ctx, q, "reschedule", c.table.sql.rescheduleAt, c.args(at))
 }
 
-// RescheduleIn makes the row due after a delay on the server's clock, with no attempt counted. It is otherwise like Complete.
+// RescheduleIn makes the row due after a delay on the server's clock, in microseconds rounded up, with no attempt counted. A negative delay is refused with
+// an *InvalidError. It is otherwise like Complete.
 func (c *Claim[T]) RescheduleIn(ctx context.Context, q Querier, delay time.Duration) error {
 	if delay < 0 {
 		return &InvalidError{Argument: "delay", Problem: fmt.Sprintf("%s is negative", delay)}
@@ -77,8 +79,8 @@ func (c *Claim[T]) Release(ctx context.Context) error {
 	return c.releaseErr
 }
 
-// ReleaseAfter gives the row back after a failure: it is due again after delay on the server's clock, and the attempt counts. It is otherwise
-// like Release.
+// ReleaseAfter gives the row back after a failure: it is due again after delay on the server's clock, in microseconds rounded up, and the attempt counts. A
+// negative delay is refused with an *InvalidError, and the claim goes on. It is otherwise like Release.
 func (c *Claim[T]) ReleaseAfter(ctx context.Context, delay time.Duration) error {
 	if delay < 0 {
 		return &InvalidError{Argument: "delay", Problem: fmt.Sprintf("%s is negative", delay)}

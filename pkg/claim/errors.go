@@ -49,7 +49,8 @@ const (
 	LossNotHolder LossReason = "not-holder"
 )
 
-// LostError says that a claim ended before its work was recorded: from some moment on, somebody else could have claimed the row.
+// LostError says that a claim ended before its work was recorded: from some moment on, somebody else could have claimed the row. Stop the work, roll back
+// the transaction, and do not try again: the row comes back by itself when it is not done.
 type LostError struct {
 	// Table and Key name the row.
 	Table string
@@ -70,7 +71,7 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // StoreError is a fault of the database or of the way to it. Whether the statement was applied is known only if Err is an answer of the server;
 // then it was not. Rows that were claimed by a statement whose answer was lost come back when their claim expires.
 type StoreError struct {
-	// Op is "claim", "extend", "complete", and so on.
+	// Op is "claim", "extend", "complete", "delete", "reschedule", "release", "exhausted", "check" or "notify".
 	Op string
 	// Table is the table.
 	Table string

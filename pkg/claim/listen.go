@@ -31,6 +31,9 @@ type ListenOptions struct {
 //
 // straight to the server: a pooler that shares connections between transactions loses notifications. A notification may be lost with its connection;
 // so every new LISTEN wakes the worker, and polling goes on beside it. Send with Notify.
+//
+// The channel is a name as in the catalogue, of up to 63 bytes. A bad one, a nil connect and a negative RetryInterval are refused with an *InvalidError. What
+// is returned keeps one connection for each call of it, tries again for ever, and may be given to several workers.
 func Listen(connect func(ctx context.Context) (*pgx.Conn, error), channel string, options *ListenOptions) (func(ctx context.Context, wake func()), error) {
 	var o ListenOptions
 	if options != nil {
@@ -94,7 +97,8 @@ func listen(ctx context.Context, connect func(ctx context.Context) (*pgx.Conn, e
 	}
 }
 
-// Notify wakes the workers that Listen on channel. In the transaction that inserts a row, it is sent with the commit.
+// Notify wakes the workers that Listen on channel. Give the transaction that inserts the row: then it is sent with the commit, and never for a row that was
+// rolled back. The error is an *InvalidError for the name of the channel, or a *StoreError; then the row is found by polling.
 func Notify(ctx context.Context, q Querier, channel string) error {
 	if err := checkIdentifier("channel", channel); err != nil {
 		return err

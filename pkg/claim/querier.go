@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Querier is what statements go through: a pool, a connection or a transaction, made by Pgx or SQL.
+// Querier is what statements go through: a pool, a connection or a transaction, made by Pgx or SQL. It is as safe for concurrent use as what it was made of.
 type Querier interface {
 	// Exec runs a statement and tells how many rows it changed.
 	Exec(ctx context.Context, sql string, args ...any) (int64, error)
@@ -21,16 +21,21 @@ type Querier interface {
 
 // Rows is the answer to a query, read row by row.
 type Rows interface {
+	// Next goes on to the next row; false when there is none, or after an error.
 	Next() bool
+	// Scan writes the values of the present row to what dest points to.
 	Scan(dest ...any) error
 	// Err is the error that ended the rows early; it is known after Close.
 	Err() error
+	// Close ends the reading. It may be called again.
 	Close()
 }
 
 // PgxQuerier is a *pgxpool.Pool, *pgx.Conn, *pgxpool.Conn or pgx.Tx.
 type PgxQuerier interface {
+	// Exec is that of pgx.
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	// Query is that of pgx.
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
@@ -50,7 +55,9 @@ func (p pgxQuerier) Query(ctx context.Context, query string, args ...any) (Rows,
 
 // SQLQuerier is a *sql.DB, *sql.Conn or *sql.Tx.
 type SQLQuerier interface {
+	// ExecContext is that of database/sql.
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	// QueryContext is that of database/sql.
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 

@@ -63,7 +63,7 @@ const (
 )
 
 // Check compares the table with what claims need. The error is a *SchemaError that names everything that is wrong and the SQL to run, or a
-// *StoreError if the server could not be asked.
+// *StoreError if the server could not be asked. It needs no right but to read the catalogue, and has no timeout of its own: bound ctx.
 func (t *Table[T]) Check(ctx context.Context) error {
 	found := make(map[string]foundColumn)
 	err := t.read(ctx, columnsQuery, func(scan func(...any) error) error {

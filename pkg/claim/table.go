@@ -84,7 +84,8 @@ type Table[T any] struct {
 }
 
 // New makes a Table of rows of type T. It sends nothing: call Check once, at start or in a test. db is a pool or a *sql.DB: claims are made,
-// extended and released through it, so what it does has to be committed at once.
+// extended and released through it, so what it does has to be committed at once. Names, options and row types that cannot work are refused with an
+// *InvalidError.
 func New[T any](db Querier, relation Relation, options *Options[T]) (*Table[T], error) {
 	if db == nil {
 		return nil, &InvalidError{Argument: "db", Problem: "is nil; give claim.Pgx(pool) or claim.SQL(db)"}
@@ -109,10 +110,10 @@ func New[T any](db Querier, relation Relation, options *Options[T]) (*Table[T], 
 	}, nil
 }
 
-// Claim takes up to n rows that are due, not claimed and not exhausted, for ttl each: those that are due longest first, ties by key. None is no
+// Claim takes up to n rows, at most MaxBatch, that are due, not claimed and not exhausted, for ttl each, from MinTTL to MaxTTL: those that are due longest first, ties by key. None is no
 // error. Rows that somebody else has locked at the moment are passed over.
 //
-// A *StoreError means that the caller holds nothing. If the answer was lost, the rows come back when their claims expire, with this attempt
+// An *InvalidError refuses n or ttl. A *StoreError means that the caller holds nothing; it matches the error of ctx where that has ended. If the answer was lost, the rows come back when their claims expire, with this attempt
 // counted. A row whose values do not fit T is left out, and logged; if there is no other, the error is a *RowError.
 func (t *Table[T]) Claim(ctx context.Context, n int, ttl time.Duration) ([]*Claim[T], error) {
 	if n < 1 || n > MaxBatch {
@@ -202,7 +203,8 @@ func (t *Table[T]) giveBack(ctx context.Context, token string) error {
 }
 
 // Exhausted reads up to n rows that were claimed MaxAttempts times and not completed, and that nobody holds: those that were due
-// longest first. They stay until somebody deletes them, or sets their attempts to 0 to have them run again.
+// longest first. They stay until somebody deletes them, or sets their attempts to 0 to have them run again. n is from 1 to MaxBatch, else the error is an
+// *InvalidError; others are *StoreError and *RowError. It has no timeout of its own: bound ctx.
 func (t *Table[T]) Exhausted(ctx context.Context, n int) ([]T, error) {
 	if n < 1 || n > MaxBatch {
 		return nil, &InvalidError{Argument: "n", Problem: fmt.Sprintf("%d is not between 1 and %d", n, MaxBatch)}

@@ -15,16 +15,20 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock/clock"
 )
 
-// Handler works on a claimed row. ctx is the claim's context, which also ends at the end of the worker's drain time and of MaxRun. nil means done:
-// the worker completes the row, unless the handler did with Complete, Delete or Reschedule. An error gives the row back with a pause.
+// Handler works on a claimed row. ctx is the claim's context, which also ends at the end of the worker's drain time and of MaxRun. When it ends, stop: with
+// a *LostError as its cause somebody else may work on the row. nil means done: the worker completes the row, unless the handler did with Complete, Delete,
+// RescheduleAt or RescheduleIn. An error gives the row back with a pause. So return the error of a transaction that was rolled back: with nil, the
+// row that was to be completed in it would stay until its claim expires. A panic and runtime.Goexit count as errors.
+//
+// It is called by as many goroutines as WorkerOptions.Concurrency says.
 type Handler[T any] func(ctx context.Context, c *Claim[T]) error
 
 // WorkerOptions are what a Worker can be told. The zero value, or nil, is ready to use.
 type WorkerOptions[T any] struct {
-	// TTL is for how long a row is claimed; claims are extended while their handlers run. A row whose worker was killed waits that long.
-	// Defaults to 1 min.
+	// TTL is for how long a row is claimed, from MinTTL to MaxTTL; claims are extended while their handlers run. A row whose worker was killed waits that
+	// long. Defaults to 1 min.
 	TTL time.Duration
-	// Concurrency is how many handlers run at the same time; no more rows than that are claimed. Defaults to 8.
+	// Concurrency is how many handlers run at the same time, from 1 to MaxBatch; no more rows than that are claimed. Defaults to 8.
 	Concurrency int
 	// PollInterval is the pause when no more rows are due, jittered by a tenth. After a fault of the database the pause is at most 1 s. Defaults to 1 s.
 	PollInterval time.Duration
@@ -38,11 +42,11 @@ type WorkerOptions[T any] struct {
 	// DrainTimeout is how long handlers may go on when Run's context has ended. Then their contexts end with ErrDraining. Defaults to 20 s.
 	DrainTimeout time.Duration
 	// Report is told what went wrong: what a handler returned, with the cause of its context if that had ended, a *PanicError, a *LostError, a
-	// *StoreError. c is nil if it was not about a row. It is called by many goroutines. Defaults to none; the Logger gets the same.
+	// *StoreError. c is nil if it was not about a row. It is called by many goroutines, each of which waits for it. Defaults to none; the Logger gets the same.
 	Report func(ctx context.Context, c *Claim[T], err error)
 	// Logger gets an Error record for each panic, with its stack, and a Warn record for each other fault. Defaults to the table's.
 	Logger *slog.Logger
-	// Random gives the jitter, from 0 up to 1. Defaults to math/rand/v2.
+	// Random gives the jitter, from 0 up to 1. It is called by many goroutines. Defaults to math/rand/v2.
 	Random func() float64
 }
 
@@ -91,7 +95,7 @@ func (o *WorkerOptions[T]) resolve(table Options[T]) (WorkerOptions[T], error) {
 	return r, err
 }
 
-// Worker claims rows and runs a handler on each.
+// Worker claims rows and runs a handler on each. Any number of workers, in any number of processes, share a table.
 type Worker[T any] struct {
 	table   *Table[T]
 	handler Handler[T]
@@ -103,7 +107,7 @@ type Worker[T any] struct {
 	free chan struct{}
 }
 
-// NewWorker makes a Worker, which does nothing until Run.
+// NewWorker makes a Worker, which does nothing until Run. Options out of their range are refused with an *InvalidError.
 func NewWorker[T any](table *Table[T], handler Handler[T], options *WorkerOptions[T]) (*Worker[T], error) {
 	if table == nil || handler == nil {
 		return nil, &InvalidError{Argument: "NewWorker", Problem: "needs a table and a handler"}

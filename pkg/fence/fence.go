@@ -50,11 +50,13 @@ func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
 // Execer runs a statement: *sql.DB, *sql.Tx, *sql.Conn with a driver for PostgreSQL, or what Pgx makes.
 type Execer interface {
+	// ExecContext is that of database/sql; its result tells how many rows were changed.
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 // PgxExecer is a *pgxpool.Pool, *pgx.Conn, *pgxpool.Conn or pgx.Tx, without a dependency on pgx.
 type PgxExecer[Tag interface{ RowsAffected() int64 }] interface {
+	// Exec is that of pgx; the tag tells how many rows were changed.
 	Exec(ctx context.Context, sql string, args ...any) (Tag, error)
 }
 

@@ -22,9 +22,12 @@ import (
 	"github.com/lockstead/lockstead/pkg/lock"
 )
 
-// Keys are where a value and its greatest token are.
+// Keys are where a value and its greatest token are: two different keys, both required.
 type Keys struct {
-	Data, Fence string
+	// Data is the key of the value.
+	Data string
+	// Fence is the key of the greatest token that wrote Data.
+	Fence string
 }
 
 // guard compares the texts of tokens byte by byte: the order of texts in Lua is that of the server's locale. Both have 41 bytes.
@@ -69,7 +72,11 @@ return 1
 }
 
 // Set is SET of the data key, unless a greater token has written: then the error is a *fence.StaleError, which matches fence.ErrStale, and nothing was
-// changed. TTL is in whole milliseconds; 0 means none. It sends the script by its hash, and in full when the server does not have it.
+// changed. ttl is in whole milliseconds; 0 means none. It is that of the data key: the fence key stays. It sends the script by its hash, and in full when the
+// server does not have it.
+//
+// Other errors refuse the arguments before anything is sent, or are those of the client, wrapped. After one that is no answer of the server the write may
+// have been applied: writing the same again under the same token is safe. It is safe for concurrent use if the client is, and has no timeout of its own.
 func Set(ctx context.Context, client redis.Scripter, keys Keys, token lock.Token, value any, ttl time.Duration) error {
 	if ttl < 0 || ttl%time.Millisecond != 0 {
 		return fmt.Errorf("redisfence: TTL %s is not a whole number of milliseconds from 0 up", ttl)
@@ -77,7 +84,8 @@ func Set(ctx context.Context, client redis.Scripter, keys Keys, token lock.Token
 	return run(ctx, client, newSet(), keys, token, value, ttl.Milliseconds())
 }
 
-// HSet is HSET of fields of the data key, under the same guard. Pairs are field, value, field, value…
+// HSet is HSET of fields of the data key, under the same guard and with the same errors as Set. Pairs are field, value, field, value…; a hash keeps the TTL
+// that it has.
 func HSet(ctx context.Context, client redis.Scripter, keys Keys, token lock.Token, pairs ...any) error {
 	if len(pairs) == 0 || len(pairs)%2 != 0 {
 		return fmt.Errorf("redisfence: %d arguments are not pairs of a field and a value", len(pairs))
