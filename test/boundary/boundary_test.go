@@ -21,7 +21,7 @@ const repository = "../.."
 
 func TestLibraryKeepsItsBoundaries(t *testing.T) {
 	t.Parallel()
-	for dir, module := range map[string]string{"pkg": libraryModule, "pkg/adapters": adaptersModule, "pkg/lockstead": frontModule} {
+	for dir, module := range map[string]string{"pkg": libraryModule, "pkg/adapters": adaptersModule, "pkg/idemlint": lintModule, "pkg/lockstead": frontModule} {
 		packages := listPackages(t, dir)
 		if len(packages) == 0 {
 			t.Fatalf("module %s has no packages: the test looks in the wrong place", dir)

@@ -14,6 +14,7 @@ const (
 	libraryModule  = rootModule + "/pkg"
 	frontModule    = rootModule + "/pkg/lockstead"
 	adaptersModule = rootModule + "/pkg/adapters"
+	lintModule     = rootModule + "/pkg/idemlint"
 )
 
 // goPackage is what the rules need to know about a package.
@@ -56,6 +57,10 @@ func violations(p goPackage) []string {
 			report(dep, "modules pkg and pkg/adapters must not depend on module pkg/lockstead")
 		case within(dep, adaptersModule) && !within(p.Path, adaptersModule):
 			report(dep, "modules pkg and pkg/lockstead must not depend on module pkg/adapters")
+		case within(dep, lintModule) && !within(p.Path, lintModule):
+			report(dep, "nothing depends on module pkg/idemlint, which looks at code and is no part of it")
+		case within(p.Path, lintModule) && within(dep, libraryModule) && !within(dep, lintModule):
+			report(dep, "module pkg/idemlint does without the library: it knows its names")
 		case standardOnly(p.Path) && !isStandard(dep) && !within(dep, libraryModule):
 			report(dep, "this package may use the standard library only")
 		case strings.HasPrefix(dep, "testing") && !testSupport(p.Path) && isStandard(dep):
