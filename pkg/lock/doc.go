@@ -63,7 +63,7 @@
 //
 // # Backends
 //
-// Package redislock keeps locks in one Redis or Valkey server, leaselock in Kubernetes Leases, memlock in the memory of one
-// process for tests and single-replica tools. Each says in its documentation what it assumes and what breaks it. Package
+// Package redislock keeps locks in one Redis or Valkey server, leaselock in Kubernetes Leases, pglock in a PostgreSQL
+// database, memlock in the memory of one process for tests and single-replica tools. Each says in its documentation what it assumes and what breaks it. Package
 // locktest is the suite that they all pass; use it for a backend of your own over package driver.
 package lock

@@ -168,7 +168,7 @@ type Passer interface {
 // Waiter is implemented by drivers whose store tells when a key becomes free.
 type Waiter interface {
 	// Subscribe returns when the store has confirmed the subscription, so that an acquire sent afterwards and refused cannot miss the
-	// release. All subscriptions of a driver share one connection or watch.
+	// release. All subscriptions of a driver share one connection or watch, where the store can tell of several keys on one.
 	Subscribe(ctx context.Context, key Key) (Subscription, error)
 }
 

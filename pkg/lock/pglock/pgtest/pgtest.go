@@ -275,6 +275,19 @@ func (s *Server) Run(t testing.TB) {
 	}
 }
 
+// RunAsStandby starts the server after Kill or Stop in recovery, as a standby whose primary is gone: it can be read, and promoted by pg_promote().
+func (s *Server) RunAsStandby(t testing.TB) {
+	t.Helper()
+	signal := filepath.Join(s.data(), "standby.signal")
+	if err := os.WriteFile(signal, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := giveAway(signal); err != nil {
+		t.Fatal(err)
+	}
+	s.Run(t)
+}
+
 func (s *Server) end(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	if err := s.process.End(signal, patience); err != nil {
