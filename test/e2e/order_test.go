@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -74,5 +75,12 @@ func deleteInstance(t *testing.T, inUse, protected bool) {
 		}
 		kubectl(t, "--namespace", testcluster.OperatorNamespace, "patch", "redisinstance", testcluster.InstanceName, "--type=merge", "--patch", `{"spec":{"deletionProtection":"Disabled"}}`)
 	}
-	kubectl(t, remove...)
+	ctx, cancel := context.WithTimeout(t.Context(), gone)
+	defer cancel()
+	_, err := cluster.Kubectl(ctx, remove...)
+	// The API server forgets a policy a moment after it was deleted with the operator.
+	for !protected && err != nil && strings.Contains(err.Error(), "in use by") && ctx.Err() == nil {
+		_, err = cluster.Kubectl(ctx, remove...)
+	}
+	must(t, err)
 }

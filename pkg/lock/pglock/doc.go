@@ -29,8 +29,9 @@
 //
 //   - The database keeps what it acknowledged. Sessions set synchronous_commit; fsync and the disk are the administrator's. With fsync off a Warn is logged.
 //   - A replica that is promoted, or a backup that is restored, may lack the last locks. Both have another timeline or system identifier than the table epoch says: the first
-//     session raises the epoch, and nothing is granted until max_ttl of that table has passed; holders whose rows came through go on meanwhile. Where the server
-//     does not tell its timeline, and after single rows were restored, raise the epoch by hand.
+//     session raises the epoch, and nothing is granted until max_ttl of that table, 10 minutes, has passed; holders whose rows came through go on meanwhile. After a planned
+//     switchover that lost nothing, set not_before of the table to '-infinity' to end the wait. A snapshot of the same server's storage and a dump loaded into the same server look
+//     like no change: stop all replicas and raise the epoch by hand; also where the server does not tell its timeline.
 //   - An old primary that was replaced takes no more writes.
 //   - The clock of the server does not jump forward. It decides when a TTL is over: after a jump two holders are possible. Tokens still grow.
 //   - Clocks run at the same rate to within 1 %.
