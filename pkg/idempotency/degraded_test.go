@@ -5,6 +5,7 @@ package idempotency_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -46,6 +47,57 @@ func TestStoreDownFailsOpenAndSaysSo(t *testing.T) {
 	}
 	if a := order().send(t, server); !a.replayed() || calls.Load() != 3 {
 		t.Errorf("the repeat got %+v after %d calls", a, calls.Load())
+	}
+}
+
+func TestFullStoreIsNotWaitedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy             idempotency.Policy
+		begin, complete    int64
+		status             int
+		reason, repeat     string
+		calls, repeatCalls int64
+	}{
+		"before the handler, open":             {idempotency.Policy{}, 1, 1, 201, "store-full", "executed", 1, 2},
+		"before the handler, closed":           {idempotency.Policy{FailClosed: true}, 1, 1, 503, "store-full", "executed", 0, 1},
+		"after the handler, with its header":   {idempotency.Policy{}, 0, 20, 201, "store-full", "buried", 1, 1},
+		"after the handler, but for a status":  {idempotency.Policy{FailClosed: true}, 0, 10, 201, "store-full", "buried", 1, 1},
+		"after the handler, against any claim": {idempotency.Policy{}, 0, 1, 201, "store-full", "in flight", 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			var calls atomic.Int64
+			tc.policy.Wait = time.Millisecond
+			server := f.replica(tc.policy, counting(&calls))
+			f.store.beginFull.Store(tc.begin)
+			f.store.completeFull.Store(tc.complete)
+			if a := order().send(t, server); a.status != tc.status || !slices.Equal(a.header["X-Idempotent-Degraded"], []string{tc.reason}) || calls.Load() != tc.calls {
+				t.Errorf("the answer is %+v after %d calls", a, calls.Load())
+			}
+			if n := f.store.completes.Load(); n > 3 {
+				t.Errorf("%d attempts to store the answer: a full store is not to be waited for", n)
+			}
+			for _, e := range f.degraded {
+				if !errors.Is(e.Err, idempotency.ErrStoreFull) || !strings.Contains(e.Err.Error(), "raise the share") {
+					t.Errorf("degraded for %v", e.Err)
+				}
+			}
+			f.store.beginFull.Store(0)
+			f.store.completeFull.Store(0)
+			switch a := order().send(t, server); tc.repeat {
+			case "executed":
+				if a.status != http.StatusCreated || a.replayed() {
+					t.Errorf("the repeat got %+v", a)
+				}
+			case "buried":
+				a.want(t, http.StatusConflict, idempotency.CodeResponseUnavailable)
+			case "in flight":
+				a.want(t, http.StatusConflict, idempotency.CodeInFlight)
+			}
+			if calls.Load() != tc.repeatCalls {
+				t.Errorf("%d calls", calls.Load())
+			}
+		})
 	}
 }
 

@@ -36,11 +36,19 @@ func (a *attempt) run(ctx context.Context, token lock.Token) (finish func()) {
 			return func() { a.answer(v, record, 0) }
 		}
 		x.recorded = true
-	case !a.degrade(ctx, ReasonStore, err):
+	case !a.degrade(ctx, storeReason(err, ReasonStore), err):
 		_ = x.abort(ctx) // The store may have taken the claim; if this fails too, the lease ends it.
 		return a.failClosed
 	}
 	return x.execute(ctx)
+}
+
+// storeReason is the reason for a fault of the store, which is otherwise one.
+func storeReason(err error, otherwise Reason) Reason {
+	if errors.Is(err, ErrStoreFull) {
+		return ReasonStoreFull
+	}
+	return otherwise
 }
 
 func (x *execution) claim() Claim {
@@ -76,7 +84,7 @@ func (x *execution) execute(ctx context.Context) (finish func()) {
 	rec.finish()
 	x.outcome = OutcomeExecuted
 	if err := x.commit(ctx, rec); err != nil {
-		reason := ReasonCommit
+		reason := storeReason(err, ReasonCommit)
 		if errors.Is(err, ErrClaimLost) && x.recorded {
 			reason = ReasonClaimLost
 		}
@@ -97,7 +105,7 @@ func (x *execution) abandon(ctx context.Context, rec *recorder) {
 		return
 	}
 	if err := x.complete(ctx, Result{State: Tombstone, Response: response{status: rec.status}.encode(), Retention: x.policy.Retention}); err != nil {
-		x.degrade(ctx, ReasonCommit, err)
+		x.degrade(ctx, storeReason(err, ReasonCommit), err)
 	}
 }
 
@@ -133,25 +141,30 @@ func judge(rec *recorder, policy Policy, committed bool) Result {
 // commitPause is between two attempts to store an answer.
 const commitPause = 100 * time.Millisecond
 
-// complete stores a result. It tries until CommitTimeout: an answer that is not stored can make the repeat run again.
+// complete stores a result, or what is smaller if the store has no room for it. It tries until CommitTimeout: an answer that is not stored can make the repeat run
+// again.
 func (x *execution) complete(ctx context.Context, result Result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.guard.options.CommitTimeout)
 	defer cancel()
+	var full error
 	for {
 		err := x.completeOnce(ctx, result)
 		switch {
+		case err == nil && full != nil:
+			x.degrade(ctx, ReasonStoreFull, full)
+			return nil
 		case err == nil || errors.Is(err, ErrClaimLost):
 			return err
-		case errors.Is(err, ErrTooLarge) && result.State == Done:
-			kept, decodeErr := decodeResponse(result.Response)
-			if decodeErr != nil {
-				return errors.Join(err, decodeErr)
+		case errors.Is(err, ErrTooLarge), errors.Is(err, ErrStoreFull):
+			if errors.Is(err, ErrStoreFull) {
+				full = err
 			}
-			kept.body, kept.trailer = nil, nil
-			result.State, result.Response = Tombstone, kept.encode()
+			next, ok := smaller(result, err)
+			if !ok || full != nil && !x.recorded {
+				return err // It has no room in the next seconds either.
+			}
+			result = next
 			continue
-		case errors.Is(err, ErrTooLarge):
-			return err
 		}
 		pause := x.guard.clock.NewTimer(commitPause)
 		select {
@@ -161,6 +174,23 @@ func (x *execution) complete(ctx context.Context, result Result) error {
 			return err
 		}
 	}
+}
+
+// smaller is what is kept instead of a result that a store refused for its size: the answer without its body, and in a store that is full without its headers.
+func smaller(result Result, refusal error) (Result, bool) {
+	kept, err := decodeResponse(result.Response)
+	switch {
+	case err != nil:
+		return result, false
+	case result.State == Done:
+		kept.body, kept.trailer = nil, nil
+	case errors.Is(refusal, ErrStoreFull) && len(kept.header) > 0:
+		kept.header = nil
+	default:
+		return result, false
+	}
+	result.State, result.Response = Tombstone, kept.encode()
+	return result, true
 }
 
 func (x *execution) completeOnce(ctx context.Context, result Result) error {

@@ -41,6 +41,9 @@ const (
 	ReasonLock Reason = "lock"
 	// ReasonStore: the store could not be asked before the handler ran. The lock still guards against requests at the same time.
 	ReasonStore Reason = "store"
+	// ReasonStoreFull: the store has no room. Before the handler ran it took no record, and the lock still guarded; after it ran, the answer was not kept, and a repeat is
+	// not executed if its record was there before.
+	ReasonStoreFull Reason = "store-full"
 	// ReasonCommit: the handler ran and its answer could not be stored. A repeat may run again once the lease is over.
 	ReasonCommit Reason = "commit"
 	// ReasonClaimLost: another execution took the record over while the handler ran, since this one was stopped for longer than its lease.

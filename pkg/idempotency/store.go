@@ -112,7 +112,8 @@ type Store interface {
 	// token is no token and not compared. It returns the record as it then is: the claim was granted if the record is Owned by it.
 	Begin(ctx context.Context, key Key, claim Claim) (Record, error)
 	// Complete turns the InFlight record of owner into result. It returns a *ClaimLostError if the record is not that of owner, and a *TooLargeError, with
-	// nothing changed, if the store does not keep so large a response.
+	// nothing changed, if the store does not keep so large a response. A store with a bound for all records may return a *StoreFullError, and takes the same record
+	// without the body of its response all the same.
 	Complete(ctx context.Context, key Key, owner Ownership, result Result) error
 	// Abort removes the InFlight record of owner, so that the key is free. A record that is gone is a success; another's is a *ClaimLostError.
 	Abort(ctx context.Context, key Key, owner Ownership) error
@@ -127,6 +128,8 @@ var (
 	ErrClaimLost = errors.New("idempotency record belongs to another execution")
 	// ErrTooLarge: the store does not keep so large a response. The error is a *TooLargeError.
 	ErrTooLarge = errors.New("response is too large for the store")
+	// ErrStoreFull: the store has no room for another record, or for so large a response, at present. The error is a *StoreFullError.
+	ErrStoreFull = errors.New("store of idempotency records is full")
 )
 
 // ClaimLostError says which step was refused. Nothing was written.
@@ -156,3 +159,21 @@ func (e *TooLargeError) Error() string {
 
 // Is matches ErrTooLarge.
 func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
+
+// StoreFullError says how full a store is. Nothing was written.
+type StoreFullError struct {
+	// Used and Share are in bytes: what the records take, and what they may take at present. Both are 0 if the store does not tell.
+	Used, Share int64
+	// Remedy says what to do.
+	Remedy string
+}
+
+func (e *StoreFullError) Error() string {
+	if e.Used == 0 && e.Share == 0 {
+		return "idempotency: the store has no room for another record: " + e.Remedy
+	}
+	return fmt.Sprintf("idempotency: the records take %d of the %d bytes that they may: %s", e.Used, e.Share, e.Remedy)
+}
+
+// Is matches ErrStoreFull.
+func (e *StoreFullError) Is(target error) bool { return target == ErrStoreFull }

@@ -221,7 +221,12 @@ type switchStore struct {
 	gets, begins, completes, aborts, extends atomic.Int64
 	// onComplete is called before a Complete.
 	onComplete atomic.Pointer[func()]
+	// beginFull and completeFull are from which size of a response, in bytes, the store has no room: any, for Begin. 0 is that it has.
+	beginFull, completeFull atomic.Int64
 }
+
+// errFull is what a switchStore without room answers.
+var errFull = &idempotency.StoreFullError{Used: 90, Share: 100, Remedy: "raise the share"}
 
 func (s *switchStore) off(down bool) {
 	for _, step := range []*atomic.Bool{&s.getDown, &s.beginDown, &s.completeDown, &s.abortDown, &s.extendDown} {
@@ -249,6 +254,9 @@ func (s *switchStore) Begin(ctx context.Context, key idempotency.Key, claim idem
 		}
 		return idempotency.Record{}, errDown
 	}
+	if s.beginFull.Load() > 0 {
+		return idempotency.Record{}, errFull
+	}
 	return s.Store.Begin(ctx, key, claim)
 }
 
@@ -259,6 +267,9 @@ func (s *switchStore) Complete(ctx context.Context, key idempotency.Key, owner i
 	}
 	if s.completeDown.Load() {
 		return errDown
+	}
+	if from := s.completeFull.Load(); from > 0 && int64(len(result.Response)) >= from {
+		return errFull
 	}
 	return s.Store.Complete(ctx, key, owner, result)
 }

@@ -12,9 +12,10 @@
 // full server refuses new claims instead of forgetting records. A replica that is promoted may lack the last records. Leases follow the server's clock; a clock that is set forward ends them early, after which the
 // fencing token and the owner still keep a stale execution from writing.
 //
-// Give it a server of its own, not the one that keeps the locks: records of a day fill the memory that locks need.
+// Give it a server of its own, not the one that keeps the locks: records of a day fill the memory that locks need. On the server of the locks itself there is
+// LockServer, for a LockNamespace that asked for it: the operator gives it a share of the memory, and its functions refuse what goes beyond.
 //
-// The user needs ~<prefix>* and +evalsha +eval +time +hmget +hset +pexpire +pttl +del.
+// The user of a Store needs ~<prefix>* and +evalsha +eval +time +hmget +hset +pexpire +pttl +del.
 package redisstore
 
 import (
@@ -78,11 +79,7 @@ func (s *Store) Get(ctx context.Context, key idempotency.Key) (idempotency.Recor
 
 // Begin implements idempotency.Store.
 func (s *Store) Begin(ctx context.Context, key idempotency.Key, claim idempotency.Claim) (idempotency.Record, error) {
-	token := claim.Token.String()
-	if claim.Token.IsZero() {
-		token = ""
-	}
-	reply, err := s.run(ctx, beginScript, key, claim.Owner, token, claim.Fingerprint[:], millis(claim.Lease), millis(max(claim.Retention, claim.Lease)))
+	reply, err := s.run(ctx, beginScript, key, claim.Owner, tokenText(claim.Ownership), claim.Fingerprint[:], millis(claim.Lease), millis(max(claim.Retention, claim.Lease)))
 	if err != nil {
 		return idempotency.Record{}, err
 	}
@@ -107,16 +104,25 @@ func (s *Store) Extend(ctx context.Context, key idempotency.Key, owner idempoten
 	return s.step(ctx, "extend", extendScript, key, owner, millis(lease))
 }
 
-// step runs a script that answers -1, or the state that it found instead of the owner's record.
+// step runs a script that answers as stepped reads it.
 func (s *Store) step(ctx context.Context, op string, script *redis.Script, key idempotency.Key, owner idempotency.Ownership, args ...any) error {
-	token := owner.Token.String()
-	if owner.Token.IsZero() {
-		token = ""
-	}
-	reply, err := s.run(ctx, script, key, append([]any{owner.Owner, token}, args...)...)
+	reply, err := s.run(ctx, script, key, append([]any{owner.Owner, tokenText(owner)}, args...)...)
 	if err != nil {
 		return err
 	}
+	return stepped(op, reply)
+}
+
+// tokenText sorts as tokens do. No token is the empty text.
+func tokenText(owner idempotency.Ownership) string {
+	if owner.Token.IsZero() {
+		return ""
+	}
+	return owner.Token.String()
+}
+
+// stepped reads the answer of a step: -1, or the state that was found instead of the owner's record.
+func stepped(op string, reply any) error {
 	found, ok := reply.(int64)
 	switch {
 	case !ok:
