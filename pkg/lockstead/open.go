@@ -27,6 +27,9 @@ type Client struct {
 
 // Open returns a client for the locks of the mounted binding, or for the backend that the options hand in. It contacts no server. Make one client for a
 // process, and close it at the end.
+//
+// Errors: *driver.OptionError and *lock.InvalidError for options, *binding.LoadError for a folder that is no binding, and others that name what is
+// missing. Then nothing is left open.
 func Open(ctx context.Context, options *Options) (*Client, error) {
 	if err := driver.ContextError(ctx); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstead/lockstead/pkg/lock"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lock/memlock"
 	"github.com/lockstead/lockstead/pkg/lockstead"
 )
@@ -45,14 +46,18 @@ func TestDriverThatIsHandedInWinsAndIsNotClosed(t *testing.T) {
 func TestContradictingOptionsAreRefused(t *testing.T) {
 	dir := newMount(t, leaseBinding("payments")).dir
 	d := newMemory()
-	for name, o := range map[string]*lockstead.Options{
-		"driver without prefix":    {Driver: d},
-		"prefix without a backend": {Prefix: "lk:{test}:", BindingDir: dir},
-		"negative interval":        {BindingDir: dir, RefreshInterval: -1},
-		"MaxTTL above the binding": {BindingDir: dir, Lock: &lock.Options{MaxTTL: 2 * time.Hour}},
+	for name, o := range map[string]struct {
+		options lockstead.Options
+		names   string
+	}{
+		"driver without prefix":    {lockstead.Options{Driver: d}, "Options.Prefix"},
+		"prefix without a backend": {lockstead.Options{Prefix: "lk:{test}:", BindingDir: dir}, "Options.Prefix"},
+		"negative interval":        {lockstead.Options{BindingDir: dir, RefreshInterval: -1}, "Options.RefreshInterval"},
+		"MaxTTL above the binding": {lockstead.Options{BindingDir: dir, Lock: &lock.Options{MaxTTL: 2 * time.Hour}}, "Options.Lock.MaxTTL"},
 	} {
-		if _, err := lockstead.Open(t.Context(), o); err == nil {
-			t.Errorf("%s: accepted", name)
+		_, err := lockstead.Open(t.Context(), &o.options)
+		if refused, ok := errors.AsType[*driver.OptionError](err); !ok || refused.Option != o.names {
+			t.Errorf("%s: error is %v, want a *driver.OptionError for %s", name, err, o.names)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -4,7 +4,6 @@
 package lockstead
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -62,13 +61,13 @@ func (o *Options) resolve() (Options, lock.Options, error) {
 	}
 	switch {
 	case r.Driver != nil && r.Redis != nil:
-		return r, l, errors.New("lockstead: both Options.Driver and Options.Redis are set: give one")
+		return r, l, refuse("Options.Driver", "is set beside Options.Redis: give one")
 	case r.Driver != nil && r.Prefix == "":
-		return r, l, errors.New("lockstead: Options.Driver needs Options.Prefix: no binding is read that could tell it")
+		return r, l, refuse("Options.Prefix", "is empty: give it with Options.Driver, as no binding is read that could tell it")
 	case r.Driver == nil && r.Redis == nil && r.Prefix != "":
-		return r, l, errors.New("lockstead: Options.Prefix is only for Options.Driver and Options.Redis: the binding tells it otherwise")
+		return r, l, refuse("Options.Prefix", "is only for Options.Driver and Options.Redis: leave it out, as the binding tells it")
 	case r.RefreshInterval < 0:
-		return r, l, fmt.Errorf("lockstead: Options.RefreshInterval %s is negative", r.RefreshInterval)
+		return r, l, refuse("Options.RefreshInterval", fmt.Sprintf("is %s: give a positive duration, or 0 for the default", r.RefreshInterval))
 	}
 	if r.RefreshInterval == 0 {
 		r.RefreshInterval = defaultRefreshInterval
@@ -95,10 +94,16 @@ func (o *Options) resolve() (Options, lock.Options, error) {
 // needsBinding tells whether anything is still to be learned from a binding.
 func (o Options) needsBinding() bool { return o.Prefix == "" }
 
+// refuse says that an option cannot work.
+func refuse(option, problem string) error {
+	return &driver.OptionError{Package: "lockstead", Option: option, Problem: problem}
+}
+
 // bound takes the durations that the application did not give from the binding.
 func bound(l lock.Options, b *binding.Binding) (lock.Options, error) {
 	if l.MaxTTL > b.TTLMax {
-		return l, fmt.Errorf("lockstead: Options.Lock.MaxTTL %s is above %s, the maximum of LockNamespace %s (spec.ttl.max)", l.MaxTTL, b.TTLMax, b.LockNamespace)
+		return l, refuse("Options.Lock.MaxTTL", fmt.Sprintf("is %s, above %s, the maximum of LockNamespace %s: give a smaller one, or raise its spec.ttl.max",
+			l.MaxTTL, b.TTLMax, b.LockNamespace))
 	}
 	if l.MaxTTL == 0 {
 		l.MaxTTL = b.TTLMax

@@ -87,6 +87,29 @@ func (e *StoreError) Unwrap() []error {
 	return []error{e.Outcome, e.Err}
 }
 
+// OptionError refuses what the constructor of a backend was given. Nothing was connected, and nothing is left open.
+type OptionError struct {
+	// Package is the package that refuses.
+	Package string
+	// Option is the name of the field, such as "Options.MaxTTL", or of the argument.
+	Option string
+	// Problem says what is wrong and what to write instead.
+	Problem string
+	// Err is the cause; it may be nil.
+	Err error
+}
+
+func (e *OptionError) Error() string {
+	msg := e.Package + ": " + e.Option + " " + e.Problem
+	if e.Err != nil {
+		msg += ": " + e.Err.Error()
+	}
+	return msg
+}
+
+// Unwrap gives the cause.
+func (e *OptionError) Unwrap() error { return e.Err }
+
 // ContextError tells how ctx ended: the error matches, by errors.Is, ctx.Err() and also context.Cause(ctx), which says nothing of the former when the
 // context was given a cause of its own. It is nil while ctx has not ended.
 func ContextError(ctx context.Context) error {

@@ -47,7 +47,7 @@ const (
 // runs inside a transaction is undone. Give fn a database connection of its own.
 //
 // Errors: that of fn, joined with a *lock.LostError if the lock ended before fn returned; a *lock.WaitTimeoutError, which matches lock.ErrHeld, when another
-// replica took longer than Wait; those of Install and New; *OptionError.
+// replica took longer than Wait; those of Install and New; *driver.OptionError.
 func Migrate(ctx context.Context, config *pgx.ConnConfig, name string, fn func(ctx context.Context) error, options *MigrateOptions) (err error) {
 	var o MigrateOptions
 	if options != nil {
@@ -55,11 +55,11 @@ func Migrate(ctx context.Context, config *pgx.ConnConfig, name string, fn func(c
 	}
 	switch {
 	case name == "":
-		return &OptionError{Option: "name", Problem: "is empty: give one per set of migrations, such as the name of the application"}
+		return refuse("name", "is empty: give one per set of migrations, such as the name of the application")
 	case fn == nil:
-		return &OptionError{Option: "fn", Problem: "is nil: give the function that migrates"}
+		return refuse("fn", "is nil: give the function that migrates")
 	case o.Wait < 0:
-		return &OptionError{Option: "MigrateOptions.Wait", Problem: "is negative: 0 is the default of 5 min"}
+		return refuse("MigrateOptions.Wait", "is negative: 0 is the default of 5 min")
 	}
 	if o.Wait == 0 {
 		o.Wait = defaultMigrateWait

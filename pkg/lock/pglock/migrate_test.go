@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstead/lockstead/pkg/lock"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lock/pglock"
 )
 
@@ -84,8 +85,8 @@ func TestAMigrationThatCannotRunSaysWhy(t *testing.T) {
 			return pglock.Migrate(t.Context(), config, "billing", never, &pglock.MigrateOptions{Options: pglock.Options{Schema: `"`}})
 		},
 	} {
-		if option, ok := errors.AsType[*pglock.OptionError](call()); !ok || option.Option != want {
-			t.Errorf("error is %v, want an *OptionError for %s", option, want)
+		if option, ok := errors.AsType[*driver.OptionError](call()); !ok || option.Option != want {
+			t.Errorf("error is %v, want an *driver.OptionError for %s", option, want)
 		}
 	}
 	if err := pglock.Migrate(t.Context(), config, "billing", never, &pglock.MigrateOptions{TTL: -1}); !errors.Is(err, lock.ErrInvalid) {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstead/lockstead/pkg/lock/clock"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
 
 // Options are what New can be told. The zero value, or nil, is ready to use.
@@ -49,15 +50,10 @@ const (
 	minTTL = time.Millisecond
 )
 
-// OptionError is an option that cannot work. Nothing was connected.
-type OptionError struct {
-	// Option is the name of the field, or of the argument.
-	Option string
-	// Problem says what is wrong and what to write instead.
-	Problem string
+// refuse says that an option cannot work.
+func refuse(option, problem string) error {
+	return &driver.OptionError{Package: "pglock", Option: option, Problem: problem}
 }
-
-func (e *OptionError) Error() string { return "pglock: " + e.Option + " " + e.Problem }
 
 // resolve fills in the defaults and refuses what cannot work.
 func (o *Options) resolve() (Options, error) {
@@ -79,17 +75,17 @@ func (o *Options) resolve() (Options, error) {
 		case *d.value == 0:
 			*d.value = d.usual
 		case *d.value < d.least:
-			return r, &OptionError{Option: "Options." + d.name, Problem: fmt.Sprintf("is %s: give at least %s", *d.value, d.least)}
+			return r, refuse("Options."+d.name, fmt.Sprintf("is %s: give at least %s", *d.value, d.least))
 		}
 	}
 	if r.MaxTTL%granularity != 0 {
-		return r, &OptionError{Option: "Options.MaxTTL", Problem: fmt.Sprintf("is %s: give a whole number of microseconds", r.MaxTTL)}
+		return r, refuse("Options.MaxTTL", fmt.Sprintf("is %s: give a whole number of microseconds", r.MaxTTL))
 	}
 	if r.MaxSessions == 0 {
 		r.MaxSessions = defaultMaxSessions
 	}
 	if r.MaxSessions < 1 {
-		return r, &OptionError{Option: "Options.MaxSessions", Problem: fmt.Sprintf("is %d: give at least 1", r.MaxSessions)}
+		return r, refuse("Options.MaxSessions", fmt.Sprintf("is %d: give at least 1", r.MaxSessions))
 	}
 	if r.Schema == "" {
 		r.Schema = defaultSchema

@@ -55,11 +55,11 @@ var (
 
 // New connects to a PostgreSQL server and checks that it can keep locks. The configuration is from pgx.ParseConfig; it is copied.
 //
-// Errors: *OptionError; a *driver.StoreError that holds a *PoolerError, a *StandbyError or a *SchemaError, or says that the server cannot be reached or
+// Errors: *driver.OptionError; a *driver.StoreError that holds a *PoolerError, a *StandbyError or a *SchemaError, or says that the server cannot be reached or
 // refuses the user. Then nothing is left open. No error has the password in it.
 func New(ctx context.Context, config *pgx.ConnConfig, options *Options) (*Driver, error) {
 	if config == nil {
-		return nil, &OptionError{Option: "config", Problem: "is nil: give what pgx.ParseConfig returns"}
+		return nil, refuse("config", "is nil: give what pgx.ParseConfig returns")
 	}
 	o, err := options.resolve()
 	if err != nil {

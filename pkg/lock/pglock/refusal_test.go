@@ -133,8 +133,8 @@ func TestSchemaNamesAreQuotedOrRefused(t *testing.T) {
 		installErr := pglock.Install(t.Context(), parse(t, database), name)
 		_, openErr := pglock.New(t.Context(), parse(t, database), &pglock.Options{Schema: name})
 		for _, err := range []error{err, installErr, openErr} {
-			if option, ok := errors.AsType[*pglock.OptionError](err); !ok || option.Option != "Schema" {
-				t.Errorf("schema %q: error is %v, want an *OptionError for Schema", name, err)
+			if option, ok := errors.AsType[*driver.OptionError](err); !ok || option.Option != "Schema" {
+				t.Errorf("schema %q: error is %v, want an *driver.OptionError for Schema", name, err)
 			}
 		}
 	}
@@ -149,8 +149,8 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		"Options.MaxSessions":    {MaxSessions: -1},
 	} {
 		_, err := pglock.New(t.Context(), config, &options)
-		if option, ok := errors.AsType[*pglock.OptionError](err); !ok || option.Option != want {
-			t.Errorf("error is %v, want an *OptionError for %s", err, want)
+		if option, ok := errors.AsType[*driver.OptionError](err); !ok || option.Option != want {
+			t.Errorf("error is %v, want an *driver.OptionError for %s", err, want)
 		}
 	}
 	if _, err := pglock.New(t.Context(), config, &pglock.Options{MaxTTL: time.Second + 1}); err == nil {

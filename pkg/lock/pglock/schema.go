@@ -19,7 +19,7 @@ const installLock = -7003866185702075846
 // The role must be allowed to create the schema, or to create tables in it.
 func Install(ctx context.Context, config *pgx.ConnConfig, schema string) (err error) {
 	if config == nil {
-		return &OptionError{Option: "config", Problem: "is nil: give what pgx.ParseConfig returns"}
+		return refuse("config", "is nil: give what pgx.ParseConfig returns")
 	}
 	ddl, err := SchemaSQL(schema)
 	if err != nil {

@@ -28,7 +28,7 @@ func SchemaSQL(schema string) (string, error) {
 // checkSchema refuses names that the server would change.
 func checkSchema(name string) error {
 	if err := pgname.Check(name); err != nil {
-		return &OptionError{Option: "Schema", Problem: err.Error()}
+		return refuse("Schema", err.Error())
 	}
 	return nil
 }

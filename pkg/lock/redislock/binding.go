@@ -29,12 +29,14 @@ import (
 // Rotated passwords and certificates are used from the next connection on, when Options.Reload or Update tell of them; connections that
 // are open stay, since the server keeps them. A connection that is refused for its password, or does not trust the server's certificate, is tried
 // once more with the binding as it is then, within the time of the request.
+//
+// The error is a *driver.OptionError; it has no password in it.
 func FromBinding(b *binding.Binding, opts *Options) (*Driver, error) {
 	if b.Type != binding.TypeRedis {
-		return nil, fmt.Errorf("redislock: the %s is not one of a Redis server", b)
+		return nil, badOption("binding", fmt.Sprintf("is the %s: give one of a Redis server", b))
 	}
 	if err := b.Validate(); err != nil {
-		return nil, fmt.Errorf("redislock: the %s: %w", b, err)
+		return nil, &driver.OptionError{Package: "redislock", Option: "binding", Problem: fmt.Sprintf("is the %s", b), Err: err}
 	}
 	var o Options
 	if opts != nil {

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -150,16 +151,25 @@ func TestBindingsAndOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { _ = client.Close() }()
-	for name, o := range map[string]redislock.Options{
-		"access": {Access: "magic"}, "attempt": {AttemptTimeout: -1}, "health": {HealthInterval: -1}, "idle": {SubscriptionIdle: -1},
-		"negative TTL": {MaxTTL: -time.Second}, "TTL with a fraction": {MaxTTL: time.Second + 1},
+	for name, o := range map[string]struct {
+		options redislock.Options
+		names   string
+	}{
+		"access":              {redislock.Options{Access: "magic"}, "Options.Access"},
+		"attempt":             {redislock.Options{AttemptTimeout: -1}, "Options.AttemptTimeout"},
+		"health":              {redislock.Options{HealthInterval: -1}, "Options.HealthInterval"},
+		"idle":                {redislock.Options{SubscriptionIdle: -1}, "Options.SubscriptionIdle"},
+		"negative TTL":        {redislock.Options{MaxTTL: -time.Second}, "Options.MaxTTL"},
+		"TTL with a fraction": {redislock.Options{MaxTTL: time.Second + 1}, "Options.MaxTTL"},
 	} {
-		if _, err := redislock.New(client, &o); err == nil {
-			t.Errorf("%s: was accepted", name)
+		_, err := redislock.New(client, &o.options)
+		if refused, ok := errors.AsType[*driver.OptionError](err); !ok || refused.Option != o.names {
+			t.Errorf("%s: error is %v, want a *driver.OptionError for %s", name, err, o.names)
 		}
 	}
-	if _, err := redislock.New(nil, nil); err == nil {
-		t.Error("no client: was accepted")
+	_, err := redislock.New(nil, nil)
+	if refused, ok := errors.AsType[*driver.OptionError](err); !ok || refused.Option != "client" {
+		t.Errorf("no client: error is %v, want a *driver.OptionError for client", err)
 	}
 }
 

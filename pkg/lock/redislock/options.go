@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lock/clock"
+	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
 
 // Options are what a Driver can be told. The zero value, or nil, is ready to use.
@@ -49,6 +50,11 @@ const (
 	defaultSubscriptionIdle = 30 * time.Second
 )
 
+// badOption says that an option cannot work.
+func badOption(option, problem string) error {
+	return &driver.OptionError{Package: "redislock", Option: option, Problem: problem}
+}
+
 // resolve fills in the defaults and refuses what cannot work.
 func (o *Options) resolve() (Options, error) {
 	var r Options
@@ -69,17 +75,17 @@ func (o *Options) resolve() (Options, error) {
 		case *d.value == 0:
 			*d.value = d.usual
 		case *d.value < 0:
-			return r, fmt.Errorf("redislock: Options.%s is negative: %s", d.name, *d.value)
+			return r, badOption("Options."+d.name, fmt.Sprintf("is %s: give a positive duration, or 0 for the default", *d.value))
 		}
 	}
 	if r.MaxTTL%granularity != 0 {
-		return r, fmt.Errorf("redislock: Options.MaxTTL %s is not a whole number of milliseconds", r.MaxTTL)
+		return r, badOption("Options.MaxTTL", fmt.Sprintf("is %s: give a whole number of milliseconds", r.MaxTTL))
 	}
 	if r.Access == "" {
 		r.Access = binding.AccessFunctions
 	}
 	if r.Access != binding.AccessFunctions && r.Access != binding.AccessScripts {
-		return r, fmt.Errorf("redislock: Options.Access %q is neither %q nor %q", r.Access, binding.AccessFunctions, binding.AccessScripts)
+		return r, badOption("Options.Access", fmt.Sprintf("is %q: give %q or %q", r.Access, binding.AccessFunctions, binding.AccessScripts))
 	}
 	if r.Logger == nil {
 		r.Logger = slog.New(slog.DiscardHandler)

@@ -47,14 +47,15 @@ var (
 
 // New makes a driver on the application's own client, which stays the application's to close. A request is sent once,
 // whatever the client's MaxRetries. The client should heed contexts (ContextTimeoutEnabled): otherwise a request that was given up goes on in the
-// background for up to the client's ReadTimeout, and Close waits for it.
+// background for up to the client's ReadTimeout, and Close waits for it. It
+// contacts nobody. The error is a *driver.OptionError.
 func New(client redis.UniversalClient, opts *Options) (*Driver, error) {
 	o, err := opts.resolve()
 	if err != nil {
 		return nil, err
 	}
 	if client == nil {
-		return nil, errors.New("redislock: the client is nil")
+		return nil, badOption("client", "is nil: give the application's client, or use FromBinding")
 	}
 	return &Driver{client: client, options: o, operations: newOperations(o.Operated), listener: newListener(client, o), unlisted: unlisted{clock: o.Clock}}, nil
 }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
 )
@@ -66,7 +67,7 @@ func (d *Driver) grant(op, name string, req driver.AcquireRequest, epoch uint64,
 // take makes the acquiring write and returns the Lease as it was written.
 func (d *Driver) take(ctx context.Context, s *space, name string, req driver.AcquireRequest, epoch uint64) (*coordinationv1.Lease, error) {
 	const op = "acquire"
-	budget := req.TTL / 4
+	budget := clock.AttemptLimit(req.TTL)
 	acquisition := acquisitionOf(req, epoch)
 	for range acquireRounds {
 		wanted, err := leaseformat.Create(d.namespace, acquisition)

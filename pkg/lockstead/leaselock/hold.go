@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
 )
@@ -36,7 +37,7 @@ func (d *Driver) Renew(ctx context.Context, req driver.RenewRequest) (driver.Ren
 		return driver.Renewal{}, notHolder("it ran out before it was renewed")
 	}
 	name := leaseformat.Name(req.Key.Prefix, req.Key.Name)
-	renewed, err := onOwnVersion(ctx, d, op, name, req.ID, req.TTL/4, last,
+	renewed, err := onOwnVersion(ctx, d, op, name, req.ID, clock.AttemptLimit(req.TTL), last,
 		func(ctx context.Context, own *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 			update, err := leaseformat.Renew(own, req.TTL, sequenceOf(own, sequence), time.Now()) //nolint:forbidigo // for people
 			if err != nil {

@@ -71,14 +71,19 @@ var (
 	_ driver.ForceReleaser = (*Driver)(nil)
 )
 
+// refuse says that an argument cannot work.
+func refuse(option, problem string, err error) error {
+	return &driver.OptionError{Package: "leaselock", Option: option, Problem: problem, Err: err}
+}
+
 // New makes a driver that keeps locks in a Kubernetes namespace. It copies the config, uses a transport of its own without a
-// client-side rate limiter, and contacts nobody.
+// client-side rate limiter, and contacts nobody. The error is a *driver.OptionError.
 func New(config *rest.Config, namespace string, options *Options) (*Driver, error) {
 	if config == nil {
-		return nil, errors.New("leaselock: no REST config: give one, for example rest.InClusterConfig")
+		return nil, refuse("config", "is nil: give one, for example rest.InClusterConfig", nil)
 	}
 	if namespace == "" {
-		return nil, errors.New("leaselock: no namespace: give the Kubernetes namespace of the LockNamespace")
+		return nil, refuse("namespace", "is empty: give the Kubernetes namespace of the LockNamespace", nil)
 	}
 	var o Options
 	if options != nil {
@@ -88,7 +93,7 @@ func New(config *rest.Config, namespace string, options *Options) (*Driver, erro
 	case o.AttemptTimeout == 0:
 		o.AttemptTimeout = defaultAttemptTimeout
 	case o.AttemptTimeout < 0:
-		return nil, fmt.Errorf("leaselock: AttemptTimeout %s is negative", o.AttemptTimeout)
+		return nil, refuse("Options.AttemptTimeout", fmt.Sprintf("is %s: give a positive duration, or 0 for the default", o.AttemptTimeout), nil)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -98,7 +103,7 @@ func New(config *rest.Config, namespace string, options *Options) (*Driver, erro
 	}
 	leases, transport, traced, err := newLeases(config, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("leaselock: REST config: %w", err)
+		return nil, refuse("config", "cannot be used", err)
 	}
 	d := &Driver{
 		leases:    leases,

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockstead/lockstead/pkg/lock/clock"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 	"github.com/lockstead/lockstead/pkg/lockstead/leaselock/leaseformat"
 )
@@ -33,7 +34,7 @@ func (d *Driver) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant
 	name := leaseformat.Name(to.Key.Prefix, to.Key.Name)
 	d.owners.begin(to, name, d.clock.Now())
 	epoch := d.epoch.Load()
-	passed, err := onOwnVersion(ctx, d, op, name, req.From, to.TTL/4, last,
+	passed, err := onOwnVersion(ctx, d, op, name, req.From, clock.AttemptLimit(to.TTL), last,
 		func(ctx context.Context, own *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 			update, err := leaseformat.TakeOver(own, acquisitionOf(to, epoch))
 			if err != nil {
@@ -56,7 +57,7 @@ func (d *Driver) Pass(ctx context.Context, req driver.PassRequest) (driver.Grant
 
 // passedBefore finds out whether a pass that was refused as by somebody else is the repetition of one that was applied.
 func (d *Driver) passedBefore(ctx context.Context, op, name string, to driver.AcquireRequest, refused error) (*coordinationv1.Lease, error) {
-	now, err := d.read(ctx, op, name, to.TTL/4)
+	now, err := d.read(ctx, op, name, clock.AttemptLimit(to.TTL))
 	if err != nil {
 		return nil, &driver.StoreError{Outcome: driver.ErrUnknown, Op: op, Reason: "conflict", Err: errors.Join(refused, err)}
 	}
