@@ -6,11 +6,8 @@ package idempotency
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"hash"
-	"io"
 	"mime"
-	"mime/multipart"
 	"net/http"
 	"slices"
 	"strings"
@@ -47,16 +44,18 @@ func sortedQuery(raw string) string {
 	return strings.Join(pairs, "&")
 }
 
-// writeBody hashes a body with its media type and encoding. The boundary of a multipart body is new for every attempt of most clients, so such a body is hashed
-// by its parts.
+// writeBody hashes a body with its media type and encoding. The boundary of a multipart body is new for every attempt of most clients, so it is left out: what
+// is between the delimiters counts, all of it, whether the body is well-formed or not.
 func writeBody(h hash.Hash, header http.Header, body []byte) {
 	mediaType, parameters, err := mime.ParseMediaType(header.Get("Content-Type"))
 	encoding := strings.ToLower(header.Get("Content-Encoding"))
-	if err == nil && encoding == "" && strings.HasPrefix(mediaType, "multipart/") && parameters["boundary"] != "" {
-		if sum, ok := multipartSum(body, parameters["boundary"]); ok {
-			writeParts(h, "multipart", mediaType, string(sum))
-			return
+	if boundary := parameters["boundary"]; err == nil && encoding == "" && strings.HasPrefix(mediaType, "multipart/") && boundary != "" {
+		writeParts(h, "multipart", mediaType)
+		for piece := range bytes.SplitSeq(body, []byte("--"+boundary)) {
+			sum := sha256.Sum256(piece)
+			writeParts(h, "piece", string(sum[:]))
 		}
+		return
 	}
 	if err != nil {
 		mediaType = header.Get("Content-Type")
@@ -64,34 +63,4 @@ func writeBody(h hash.Hash, header http.Header, body []byte) {
 	writeParts(h, "bytes", mediaType, encoding)
 	sum := sha256.Sum256(body)
 	_, _ = h.Write(sum[:])
-}
-
-// multipartSum hashes the parts in their order; false if the body is not well-formed.
-func multipartSum(body []byte, boundary string) ([]byte, bool) {
-	reader := multipart.NewReader(bytes.NewReader(body), boundary)
-	h := sha256.New()
-	for {
-		part, err := reader.NextRawPart()
-		if errors.Is(err, io.EOF) {
-			return h.Sum(nil), true
-		}
-		if err != nil {
-			return nil, false
-		}
-		content := sha256.New()
-		if _, err := io.Copy(content, part); err != nil {
-			return nil, false
-		}
-		names := make([]string, 0, len(part.Header))
-		for name := range part.Header {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		writeParts(h, "part")
-		for _, name := range names {
-			writeParts(h, "header", name)
-			writeParts(h, part.Header[name]...)
-		}
-		writeParts(h, "content", string(content.Sum(nil)))
-	}
 }

@@ -43,7 +43,8 @@ type Policy struct {
 	// MaxResponse is how many bytes of an answer are kept. More is sent on as it comes, and a repeat learns that the request was executed without getting the
 	// answer. Defaults to 1 MiB.
 	MaxResponse int
-	// Fingerprint stands for the body. Defaults to media type, encoding and bytes; a multipart body is taken by its parts.
+	// Fingerprint stands for the body. Defaults to media type, encoding and bytes; of a multipart body the boundary, which is
+	// another for each attempt, does not count.
 	Fingerprint BodyFingerprint
 	// Caller and ClientAddress win over those of the Guard.
 	Caller        func(*http.Request) string

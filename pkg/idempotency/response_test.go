@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -101,10 +100,34 @@ func FuzzFingerprint(f *testing.F) {
 		if sum(path+"x", query, body) == first || sum(path, query+"&x=1", body) == first {
 			t.Error("another path or query has the same fingerprint")
 		}
-		if !strings.HasPrefix(contentType, "multipart/") && sum(path, query, append(bytes.Clone(body), 0)) == first {
+		if sum(path, query, append(bytes.Clone(body), 0)) == first {
 			t.Error("another body has the same fingerprint")
 		}
 	})
+}
+
+// What a multipart reader does not see of a body must not be left out of its fingerprint.
+func TestEveryByteOfAMultipartBodyCounts(t *testing.T) {
+	seen := map[Fingerprint]string{}
+	for _, body := range []string{
+		"", "a", "b", "--other\r\n\r\na\r\n--other--\r\n", "--other\r\n\r\nb\r\n--other--\r\n", // The boundary is another one.
+		"--b\r\n\r\na", "--b\r\n\r\na\r\n--b", "--b\r\n\r\na\r\n--b\r\n", "--b\r\n\r\na\r\n--b\r\nX: cut", // It ends early.
+		"--b\r\nX: cut\r\n--b--", "--b\r\nY: cut\r\n--b--", "preamble\r\n--b\r\n\r\na\r\n--b--\r\n", "--b\r\n\r\na\r\n--b--\r\nepilogue",
+		"--b\r\n\r\na\r\n--b--\r\n",                                 // Whole.
+		"--b\r\nX: a\r\nY: b\r\n\r\n\r\n--b--",                      // Two headers, and
+		"--b\r\nX: a\r\nX: header\r\nX: Y\r\nX: b\r\n\r\n\r\n--b--", // one with values that look like two.
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+		sum, err := fingerprintOf(r, []byte(body), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[sum]; ok {
+			t.Errorf("%q and %q have one fingerprint", body, other)
+		}
+		seen[sum] = body
+	}
 }
 
 func TestStoredKeyIsUnambiguous(t *testing.T) {
