@@ -378,3 +378,30 @@ func TestFilesOfAFormAreRemoved(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An execution that follows one whose replica died, or whose record is gone, finds what that one wrote under the operation's key.
+func TestOperationKeyIsThatOfTheClientsKeyOnEveryReplica(t *testing.T) {
+	f := newFixture(t)
+	var seen []idempotency.Key
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		key, ok := idempotency.OperationKey(r.Context())
+		if !ok {
+			t.Error("a request with a key has no operation")
+		}
+		seen = append(seen, key)
+		w.WriteHeader(http.StatusServiceUnavailable) // Not stored: a repeat executes again.
+	}
+	one, other := f.replica(idempotency.Policy{}, handler), f.replica(idempotency.Policy{}, handler)
+	bobs, another := order(), order()
+	bobs.user, another.key = "bob", "k2"
+	order().send(t, one)
+	order().send(t, other)
+	bobs.send(t, one)
+	another.send(t, one)
+	if len(seen) != 4 || seen[0] != seen[1] || seen[0] == seen[2] || seen[0] == seen[3] || seen[2] == seen[3] {
+		t.Errorf("the operations are %v, want the first two alike and no others", seen)
+	}
+	if key, ok := idempotency.OperationKey(t.Context()); ok {
+		t.Errorf("there is the operation %s without a request", key)
+	}
+}

@@ -31,5 +31,17 @@ func Fence(ctx context.Context) (lock.Token, bool) {
 	return x.owner.Token, true
 }
 
+// OperationKey names the operation that the handler does: the same for every execution of one key of a client, on whatever replica, and another for everything
+// else. Write it with the effect, into a column that is unique, in one statement or transaction: then an execution that follows one which died between its effect and
+// its record finds the effect, and answers from it. It is the hash that the store has as the record's key, so it changes with Policy.Route, and tells nothing of the
+// client's key. It reports false without a key.
+func OperationKey(ctx context.Context) (Key, bool) {
+	x, ok := ctx.Value(executionKey{}).(*execution)
+	if !ok {
+		return Key{}, false
+	}
+	return x.key, true
+}
+
 // committedFlag is a flag that handlers may set from any goroutine.
 type committedFlag = atomic.Bool

@@ -15,8 +15,8 @@
 //
 // The record in the Store is the truth, and it is fenced: every write is conditional on the owner and the fencing token of the execution, so one that was stopped for
 // longer than its lease cannot overwrite the one that took over. The lock serves waiting, and saves work. A replica that dies leaves its key taken until the lease
-// has run out (Policy.TTL); then a repeat executes the request again. What the dead one had done until then is for the handler to find: do the work in one
-// transaction, or hand Fence to the resource.
+// has run out (Policy.TTL); then a repeat executes the request again. What the dead one had done until then is for the handler to find: write
+// OperationKey with the effect, into a column that is unique, or hand Fence to the resource.
 //
 // A request without a key, or with a blank one, passes through: its body is not read, its writer not wrapped, nothing allocated.
 //
