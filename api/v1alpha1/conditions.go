@@ -9,7 +9,9 @@ const (
 	ConditionAccepted = "Accepted"
 	// ConditionProgrammed: the backend knows the application, and the Secret is written.
 	ConditionProgrammed = "Programmed"
-	// ConditionReady sums up the others: applications can lock.
+	// ConditionRecordsGranted: the application may keep idempotency records on the server. It is absent when spec.idempotencyRecords is.
+	ConditionRecordsGranted = "RecordsGranted"
+	// ConditionReady sums up those about locks: applications can lock.
 	ConditionReady = "Ready"
 )
 
@@ -66,8 +68,8 @@ const (
 	ReasonShareOwnerMoved = "ShareOwnerMoved"
 	// ReasonTTLAboveOwnerMaximum: ttl.max is longer than that of the LockNamespace of spec.shareFrom. Lower it.
 	ReasonTTLAboveOwnerMaximum = "TTLAboveOwnerMaximum"
-	// ReasonNeedsRedis: spec.prefix and spec.shareFrom need Redis, and the locks are kept as Leases. Create the LockNamespace anew, without them
-	// or on a RedisInstance.
+	// ReasonNeedsRedis: spec.prefix, spec.shareFrom and spec.idempotencyRecords need Redis, and the locks are kept as Leases. Create the LockNamespace anew, without
+	// them or on a RedisInstance.
 	ReasonNeedsRedis = "NeedsRedis"
 )
 
@@ -89,6 +91,22 @@ const (
 	ReasonObjectConflict = "ObjectConflict"
 	// ReasonProgramFailed: the backend or the API server refused; the message says what, and who can do something about it. It is tried again.
 	ReasonProgramFailed = "ProgramFailed"
+)
+
+// Reasons of RecordsGranted. NotAccepted, NeedsRedis, and what Programmed is False for are others.
+const (
+	// ReasonGranted: the share is set aside, and in the Secret.
+	ReasonGranted = "Granted"
+	// ReasonRecordsForbidden: limits.recordMemoryPercent of the RedisInstance is 0. Ask its owner, or keep records elsewhere.
+	ReasonRecordsForbidden = "RecordsForbidden"
+	// ReasonRecordMemoryUnknown: the server has no maxmemory, so nothing can be set aside for locks. Ask the owner of the RedisInstance to set it.
+	ReasonRecordMemoryUnknown = "RecordMemoryUnknown"
+	// ReasonRecordMemoryExhausted: the shares of others leave less than memory asks for. Lower it, or ask the owner of the RedisInstance to raise the memory of
+	// the server or limits.recordMemoryPercent. It is tried again; a smaller share that was granted before stays.
+	ReasonRecordMemoryExhausted = "RecordMemoryExhausted"
+	// ReasonRecordsUnsupported: the server has no functions, or its users cannot be administered (aclManagement: Static), so that no share could be enforced. Keep
+	// records elsewhere, or use another RedisInstance.
+	ReasonRecordsUnsupported = "RecordsUnsupported"
 )
 
 // Reasons of Ready. Where it is False or Unknown it has the reason of the condition that it comes from.
@@ -185,4 +203,10 @@ const (
 	// ReasonMemoryNearlyFull: more than 90 % of the server's memory is in use. When it is full, no lock is granted. Raise maxmemory, or
 	// managed.memory, or find out who keeps so many keys.
 	ReasonMemoryNearlyFull = "MemoryNearlyFull"
+	// ReasonRecordsStopped: more than 80 % of the server's memory is in use, so no idempotency records are taken until it is less than 75 %; locks are granted. Raise
+	// maxmemory, or managed.memory, or lower limits.recordMemoryPercent.
+	ReasonRecordsStopped = "RecordsStopped"
+	// ReasonRecordSharesTooLarge: the shares for idempotency records are more than limits.recordMemoryPercent of the memory, so each was cut down. Raise one of the two,
+	// or ask for the spec.idempotencyRecords.memory of LockNamespaces to be lowered.
+	ReasonRecordSharesTooLarge = "RecordSharesTooLarge"
 )

@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -14,6 +15,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.prefix) == has(self.prefix)",message="prefix cannot be added or removed: other keys are other locks; scale the application to zero, delete the LockNamespace and create it anew"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.shareFrom) == has(self.shareFrom)",message="shareFrom cannot be added or removed: other keys are other locks; scale the application to zero, delete the LockNamespace and create it anew"
 // +kubebuilder:validation:XValidation:rule="!has(self.shareFrom) || (!has(self.prefix) && !has(self.instanceRef) && !has(self.shareWith))",message="shareFrom takes prefix and RedisInstance from the owner: leave out prefix, instanceRef and shareWith"
+// +kubebuilder:validation:XValidation:rule="!has(self.shareFrom) || !has(self.idempotencyRecords)",message="idempotencyRecords belong to the LockNamespace that has the keys: leave them out beside shareFrom, and set them on the owner"
 type LockNamespaceSpec struct {
 	// instanceRef names the RedisInstance that keeps the locks. Defaults to the one that the operator was started with; without that too, locks
 	// are kept as Leases in this namespace. It cannot be changed, since locks do not move between backends.
@@ -52,6 +54,12 @@ type LockNamespaceSpec struct {
 	// +optional
 	// +kubebuilder:default={default: "30s", max: "1h"}
 	TTL TTL `json:"ttl,omitzero"`
+
+	// idempotencyRecords lets the application keep the records of repeated HTTP requests beside its locks, on the server that keeps them. Defaults to none. When it is
+	// taken away the records are removed. Only on Redis.
+	//
+	// +optional
+	IdempotencyRecords *IdempotencyRecords `json:"idempotencyRecords,omitempty"`
 
 	// consumers are the service accounts of this namespace whose pods take locks. Only the Lease backend needs them, to grant the right to
 	// write Leases; that right covers the Leases of the whole namespace.
@@ -115,6 +123,26 @@ type LockNamespaceReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write the name of a LockNamespace: lower-case letters, digits and '-'"
 	Name string `json:"name,omitempty"`
+}
+
+// IdempotencyRecords are how much of the server's memory the records of HTTP requests may take. The server refuses records beyond it, and grants locks.
+//
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(self.memory) || !has(self.maxResponseSize) || quantity(string(self.maxResponseSize)).asApproximateFloat() * 8.0 <= quantity(string(self.memory)).asApproximateFloat()",message="maxResponseSize (64Ki unless set) can be an eighth of memory (16Mi unless set) at most"
+type IdempotencyRecords struct {
+	// memory is the share for all records together. A record takes its response and a quarter more, and at least 1216 bytes. Defaults to 16Mi.
+	//
+	// +optional
+	// +kubebuilder:default="16Mi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Ki')) >= 0 && quantity(string(self)).compareTo(quantity('16Gi')) <= 0",message="write an amount of memory from 64Ki to 16Gi"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// maxResponseSize is the largest response that is kept. Of a larger one it is kept that the request was executed. Defaults to 64Ki.
+	//
+	// +optional
+	// +kubebuilder:default="64Ki"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('4Mi')) <= 0",message="write a size from 1Ki to 4Mi"
+	MaxResponseSize *resource.Quantity `json:"maxResponseSize,omitempty"`
 }
 
 // ShareGrant lets LockNamespaces share locks.
@@ -213,7 +241,7 @@ const (
 
 // LockNamespaceStatus is what the operator did.
 type LockNamespaceStatus struct {
-	// conditions are Accepted, Programmed and Ready.
+	// conditions are Accepted, Programmed, Ready, and RecordsGranted when idempotencyRecords are asked for.
 	//
 	// +optional
 	// +listType=map
@@ -254,6 +282,11 @@ type LockNamespaceStatus struct {
 	//
 	// +optional
 	Binding *BindingReference `json:"binding,omitempty"`
+
+	// idempotencyRecords are the share that is set aside on the server, recorded before it is granted and until its records are removed.
+	//
+	// +optional
+	IdempotencyRecords *IdempotencyRecords `json:"idempotencyRecords,omitempty"`
 
 	// credentials are where the rotation of the password is.
 	//

@@ -33,7 +33,7 @@ type RedisInstanceSpec struct {
 	// limits bound what LockNamespaces can ask for.
 	//
 	// +optional
-	// +kubebuilder:default={maxTTL: "1h", maxLockNamespaces: 500, customPrefixes: Forbidden}
+	// +kubebuilder:default={maxTTL: "1h", maxLockNamespaces: 500, customPrefixes: Forbidden, recordMemoryPercent: 50}
 	Limits InstanceLimits `json:"limits,omitzero"`
 
 	// deletionProtection is WhileInUse (it cannot be deleted while a LockNamespace is bound to it) or Disabled. When its namespace is deleted, nothing
@@ -126,6 +126,15 @@ type InstanceLimits struct {
 	// +kubebuilder:default=Forbidden
 	// +kubebuilder:validation:Enum=Forbidden;Allowed
 	CustomPrefixes CustomPrefixes `json:"customPrefixes,omitempty"`
+
+	// recordMemoryPercent is how much of the server's maxmemory the idempotency records of all LockNamespaces may take together; 0 is none. Bound
+	// ones keep their part of what is left when it is lowered. Defaults to 50.
+	//
+	// +optional
+	// +kubebuilder:default=50
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=70
+	RecordMemoryPercent *int32 `json:"recordMemoryPercent,omitempty"`
 }
 
 // CustomPrefixes says whether LockNamespaces may name prefixes.
@@ -557,6 +566,11 @@ type RedisInstanceStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	LockNamespaces int32 `json:"lockNamespaces,omitempty"`
 
+	// recordMemory is what the idempotency records of LockNamespaces may take.
+	//
+	// +optional
+	RecordMemory *RecordMemory `json:"recordMemory,omitempty"`
+
 	// endpoint is where applications reach the server.
 	//
 	// +optional
@@ -574,6 +588,21 @@ type RedisInstanceStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=64
 	Capabilities []Capability `json:"capabilities,omitempty"`
+}
+
+// RecordMemory is what the idempotency records of all LockNamespaces of a server may take.
+//
+// +kubebuilder:validation:MinProperties=1
+type RecordMemory struct {
+	// capacity is limits.recordMemoryPercent of the server's maxmemory. It is absent when the server has no maxmemory.
+	//
+	// +optional
+	Capacity *resource.Quantity `json:"capacity,omitempty"`
+
+	// granted is the sum of the shares.
+	//
+	// +optional
+	Granted *resource.Quantity `json:"granted,omitempty"`
 }
 
 // Capability is something that a server can do.

@@ -49,7 +49,7 @@ const (
 )
 
 // everything sets every field of a managed RedisInstance.
-const everything = `{mode: Managed, allowedNamespaces: {from: All}, limits: {maxTTL: 2h, maxLockNamespaces: 5000, customPrefixes: Allowed}, deletionProtection: Disabled,
+const everything = `{mode: Managed, allowedNamespaces: {from: All}, limits: {maxTTL: 2h, maxLockNamespaces: 5000, customPrefixes: Allowed, recordMemoryPercent: 70}, deletionProtection: Disabled,
 managed: {engine: Redis, version: '8.0', memory: 1Gi, cpuRequest: 250m, fsync: EverySecond, storage: {size: 2Gi, storageClassName: fast, whenDeleted: Delete},
 imagePullSecrets: [{name: pull}], tls: {mode: Secret, secretName: cert}, networkPolicy: Disabled, podDisruptionBudget: Disabled, securityProfile: PlatformManaged,
 scheduling: {nodeSelector: {disk: ssd}, tolerations: [{key: locks, operator: Exists}], priorityClassName: high, affinity: {nodeAffinity: {}}},
@@ -77,6 +77,9 @@ func TestAccepted(t *testing.T) {
 		"share from":                    {lns, "", "shareFrom: {namespace: orders, name: shop}"},
 		"share with":                    {lns, "", "shareWith: [{namespace: a}, {namespace: a, name: b}]"},
 		"rotation":                      {lns, "", "credentials: {rotationInterval: 720h, overlap: 2m, rotationCounter: 1}"},
+		"records":                       {lns, "", "idempotencyRecords: {}"},
+		"records with a response size":  {lns, "", "idempotencyRecords: {memory: 64Ki, maxResponseSize: 8Ki}"},
+		"no memory for records":         {ri, "", "{mode: Managed, limits: {recordMemoryPercent: 0}}"},
 		"managed, image":                {ri, "", "{mode: Managed, managed: {image: 'registry.example.com:5000/valkey@sha256:0123'}}"},
 		"managed, memory as a number":   {ri, "", "{mode: Managed, managed: {memory: 134217728}}"},
 		"longest instance name":         {ri, strings.Repeat("a", 40), "mode: Managed"},
@@ -95,8 +98,9 @@ func TestAccepted(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	namespace := environment.Namespace(t, nil)
-	const limits = "limits: {maxTTL: 1h, maxLockNamespaces: 500, customPrefixes: Forbidden}"
+	const limits = "limits: {maxTTL: 1h, maxLockNamespaces: 500, customPrefixes: Forbidden, recordMemoryPercent: 50}"
 	for name, tc := range map[string]struct{ kind, spec, want string }{
+		"records":                {lns, "idempotencyRecords: {}", "{consumers: [default], ttl: {default: 30s, max: 1h}, credentials: {overlap: 24h}, idempotencyRecords: {memory: 16Mi, maxResponseSize: 64Ki}}"},
 		"LockNamespace":          {lns, "{}", "{consumers: [default], ttl: {default: 30s, max: 1h}, credentials: {overlap: 24h}}"},
 		"managed RedisInstance":  {ri, "mode: Managed", "{mode: Managed, allowedNamespaces: {from: Same}, deletionProtection: WhileInUse, " + limits + "}"},
 		"external RedisInstance": {ri, "{mode: External, external: {host: r, adminCredentials: {secretName: a}}}", "{mode: External, allowedNamespaces: {from: Same}, deletionProtection: WhileInUse, " + limits + ", external: {host: r, port: 6379, tls: {mode: Verify}, aclManagement: Operator, adminCredentials: {secretName: a}}}"},
@@ -165,6 +169,13 @@ func TestRefused(t *testing.T) {
 		"overlap too short":           {lns, "", "credentials: {overlap: 10s}", "write a duration from 2m to 720h"},
 		"rotation every minute":       {lns, "", "credentials: {rotationInterval: 1m, overlap: 2m}", "write a duration from 1h to 8784h"},
 		"rotation counter zero":       {lns, "", "credentials: {rotationCounter: 0}", "greater than or equal to 1"},
+
+		"records of a sharer":       {lns, "", "{idempotencyRecords: {}, shareFrom: {namespace: a, name: b}}", "set them on the owner"},
+		"little memory for records": {lns, "", "idempotencyRecords: {memory: 1Ki}", "write an amount of memory from 64Ki to 16Gi"},
+		"responses without end":     {lns, "", "idempotencyRecords: {memory: 1Gi, maxResponseSize: 5Mi}", "write a size from 1Ki to 4Mi"},
+		"responses above the share": {lns, "", "idempotencyRecords: {memory: 256Ki}", "maxResponseSize (64Ki unless set) can be an eighth of memory (16Mi unless set) at most"},
+		"records as a text":         {lns, "", "idempotencyRecords: {memory: much}", "spec.idempotencyRecords.memory"},
+		"all memory for records":    {ri, "", "{mode: Managed, limits: {recordMemoryPercent: 71}}", "less than or equal to 70"},
 
 		"no mode":                    {ri, "", "{}", "spec.mode: Required value"},
 		"unknown mode":               {ri, "", "mode: Sentinel", `supported values: "Managed", "External"`},

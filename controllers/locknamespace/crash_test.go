@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
+	"github.com/lockstead/lockstead/pkg/idempotency/redisstore/recordproto"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redistest"
 )
@@ -56,7 +57,7 @@ func (c *crash) point() error {
 	return errCrashed
 }
 
-// crashingConn has a point before each change of a user, and one before its reply is read.
+// crashingConn has a point before each change of a user or of a share for records, and one before its reply is read.
 type crashingConn struct {
 	net.Conn
 	crash   *crash
@@ -64,7 +65,8 @@ type crashingConn struct {
 }
 
 func (c *crashingConn) Write(data []byte) (int, error) {
-	if bytes.Contains(data, []byte("SETUSER")) || bytes.Contains(data, []byte("DELUSER")) {
+	if bytes.Contains(data, []byte("SETUSER")) || bytes.Contains(data, []byte("DELUSER")) ||
+		bytes.Contains(data, []byte(recordproto.FunctionGrant)) || bytes.Contains(data, []byte(recordproto.FunctionWithdraw)) {
 		if err := c.crash.point(); err != nil {
 			return 0, err
 		}

@@ -63,7 +63,7 @@ type household struct {
 func newHousehold(t *testing.T) *household {
 	t.Helper()
 	b := newBench(t)
-	instance, server := b.redis(allowPrefixes)
+	instance, server := b.limited(allowPrefixes)
 	theirs := environment.Namespace(t, nil)
 	h := &household{
 		bench: b, server: server,
@@ -197,6 +197,19 @@ func TestEveryFieldConvergesOrIsRefused(t *testing.T) {
 			},
 			back: func(*spec) {}, // It cannot go back.
 		},
+		{field: "idempotencyRecords.memory", of: owner, change: records("3Mi"), effect: func(t *testing.T, h *household) {
+			if got := h.owner.binding().Redis.Records; got == nil || got.Share != 3<<20 {
+				t.Errorf("the Secret has %+v", got)
+			}
+		}},
+		{field: "idempotencyRecords.maxResponseSize", of: owner, change: func(s *spec) {
+			s.IdempotencyRecords = &v1alpha1.IdempotencyRecords{MaxResponseSize: quantity("5Ki")}
+		}, effect: func(t *testing.T, h *household) {
+			if got := h.owner.binding().Redis.Records; got == nil || *got != (binding.Records{Share: 16 << 20, MaxResponse: 5 << 10}) {
+				t.Errorf("the Secret has %+v", got)
+			}
+		}},
+		{field: "idempotencyRecords", of: sharer, change: records("1Mi"), refused: "idempotencyRecords belong to the LockNamespace that has the keys"},
 		{field: "binding.secretName", of: owner, change: func(s *spec) { s.Binding.SecretName = "other" }, refused: "binding is immutable: pods mount the Secret by its name"},
 		{field: "binding.secretName", of: owner, change: func(s *spec) { s.Binding = v1alpha1.BindingSpec{} }, refused: "binding cannot be added or removed"},
 	} {

@@ -30,6 +30,15 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 	// The epoch record is that of the keys, so it has the longest TTL of their owner.
 	tenant := step.tenant(usernameOf(lns), redisinstance.PrefixOf(keys), min(keys.Spec.TTL.Max.Duration, instance.Spec.Limits.MaxTTL.Duration))
 	tenant.Programmed = keys.Status.Binding != nil
+	tenant.Sharer = keys != lns
+	records, err := c.reserveRecords(ctx, lns, instance)
+	if err != nil {
+		return programmed{}, reconcile.Result{}, err
+	}
+	if records.share != nil {
+		limits := redisinstance.RecordLimits(records.share)
+		tenant.Records = &limits
+	}
 	grant, err := c.tenants.Program(ctx, instance, tenant)
 	if errors.Is(err, redisinstance.ErrNotAvailable) {
 		// The error has details that change with every attempt; the status must not.
@@ -44,12 +53,14 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 		err = fmt.Errorf("program the server: %w", err)
 		return unprogrammed(failed(err)), reconcile.Result{}, err
 	}
+	grant.Server.Records = bindingRecords(records.share)
 	b := redisBinding(lns, tenant.Prefix, instance, grant.Server)
 	if grant.NotEnforced {
 		p, err := c.publish(ctx, lns, secret, b, nil)
 		if p.done.reason != "" {
 			lns.Status.Credentials = nil
-			p.done = notEnforced(lns, instance)
+			p.done, p.records = notEnforced(lns, instance), records
+			lns.Status.IdempotencyRecords = nil
 		}
 		return p, reconcile.Result{RequeueAfter: resync}, err
 	}
@@ -63,6 +74,9 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 	if p.done.reason == "" {
 		return p, reconcile.Result{}, err
 	}
+	p.records = records
+	// Others can have what is not used any more.
+	lns.Status.IdempotencyRecords = records.share.DeepCopy()
 	status, due := schedule(next, spec)
 	lns.Status.Credentials = status
 	if step.renewed && bound {
@@ -73,6 +87,9 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 		c.recorder.Eventf(lns, nil, corev1.EventTypeNormal, eventPasswordRotated, "Rotate", "%s", message)
 	}
 	after := resync
+	if records.refused.reason != "" {
+		after = retryBlocked
+	}
 	if !due.IsZero() {
 		after = min(after, max(time.Second, due.Sub(now)))
 	}

@@ -25,7 +25,7 @@ import (
 var ownEntries = []string{
 	binding.KeyType, binding.KeyProvider, binding.KeyLockNamespace, binding.KeyPrefix, binding.KeyInstance, binding.KeyTTLDefault,
 	binding.KeyTTLMax, binding.KeyHost, binding.KeyPort, binding.KeyUsername, binding.KeyPassword, binding.KeyURI, binding.KeyTLS,
-	binding.KeyCA, binding.KeyAccess, binding.KeyEpoch, binding.KeyFallbackCondition, binding.KeyFallbackFix,
+	binding.KeyCA, binding.KeyAccess, binding.KeyRecordsShare, binding.KeyRecordsMaxResponse, binding.KeyEpoch, binding.KeyFallbackCondition, binding.KeyFallbackFix,
 }
 
 // bindingSecret is the Secret of a LockNamespace as the API server has it.

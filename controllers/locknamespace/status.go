@@ -40,6 +40,8 @@ type programmed struct {
 	done verdict
 	// missing is what was in the way.
 	missing verdict
+	// records is what was decided about idempotency records.
+	records recordGrant
 }
 
 func unprogrammed(v verdict) programmed { return programmed{missing: v} }
@@ -53,6 +55,14 @@ func setConditions(lns *v1alpha1.LockNamespace, o outcome, now time.Time) {
 		})
 	}
 	lns.Status.ObservedGeneration = lns.Generation
+	switch v, granted := recordsVerdict(lns, o); {
+	case v.reason == "":
+		meta.RemoveStatusCondition(&lns.Status.Conditions, v1alpha1.ConditionRecordsGranted)
+	case granted:
+		set(v1alpha1.ConditionRecordsGranted, metav1.ConditionTrue, v)
+	default:
+		set(v1alpha1.ConditionRecordsGranted, metav1.ConditionFalse, v)
+	}
 	if o.accepted.reason != "" {
 		set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, o.accepted)
 		set(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, verdict{v1alpha1.ReasonNotAccepted, "See condition Accepted."})
@@ -81,17 +91,20 @@ type notice struct{ kind, reason, message string }
 
 // transitions are the events of the way from one set of conditions to another. A repeated fault is no transition.
 func transitions(before, after []metav1.Condition) []notice {
-	ready := meta.FindStatusCondition(after, v1alpha1.ConditionReady)
-	if ready == nil {
-		return nil
+	var notices []notice
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionRecordsGranted} {
+		was, now := meta.FindStatusCondition(before, kind), meta.FindStatusCondition(after, kind)
+		if now == nil || was != nil && was.Status == now.Status && was.Reason == now.Reason {
+			continue
+		}
+		if len(notices) > 0 && now.Reason == notices[0].reason || now.Reason == v1alpha1.ReasonNotAccepted {
+			continue // It was told for Ready.
+		}
+		eventType := corev1.EventTypeNormal
+		if now.Status != metav1.ConditionTrue {
+			eventType = corev1.EventTypeWarning
+		}
+		notices = append(notices, notice{eventType, now.Reason, now.Message})
 	}
-	was := meta.FindStatusCondition(before, v1alpha1.ConditionReady)
-	if was != nil && was.Status == ready.Status && was.Reason == ready.Reason {
-		return nil
-	}
-	kind := corev1.EventTypeNormal
-	if ready.Status != metav1.ConditionTrue {
-		kind = corev1.EventTypeWarning
-	}
-	return []notice{{kind, ready.Reason, ready.Message}}
+	return notices
 }

@@ -49,6 +49,9 @@ var instanceChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool
 func gist(instance *v1alpha1.RedisInstance) *v1alpha1.RedisInstanceStatus {
 	status := instance.Status.DeepCopy()
 	status.LockNamespaces = 0
+	if status.RecordMemory != nil {
+		status.RecordMemory.Granted = nil
+	}
 	for i := range status.Conditions {
 		status.Conditions[i].Message, status.Conditions[i].LastTransitionTime = "", metav1.Time{}
 	}

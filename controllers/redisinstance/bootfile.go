@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstead/lockstead/internal/redisadmin"
 	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/idempotency/redisstore/recordproto"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
@@ -29,9 +30,12 @@ func systemUsers(operatorPassword, probePassword string) []redisproto.User {
 	}
 }
 
-// tenantUser is the user of a LockNamespace on the server of the RedisInstance with this UID.
-func tenantUser(instanceUID, name, prefix string, access binding.Access, hashes []string) redisproto.User {
+// tenantUser is the user of a LockNamespace on the server of the RedisInstance with this UID. With records it may keep idempotency records.
+func tenantUser(instanceUID, name, prefix string, access binding.Access, records bool, hashes []string) redisproto.User {
 	rules := append(redisproto.TenantRules(prefix, access), redisadmin.UserMark(keyRoot, instanceUID))
+	if records {
+		rules = append(rules, recordproto.TenantRules(keyRoot, prefix)...)
+	}
 	return redisproto.User{Name: name, PasswordHashes: hashes, Rules: rules}
 }
 

@@ -140,6 +140,7 @@ func TestEveryFieldConvergesOrIsRefused(t *testing.T) {
 			return b.instance.Status.LongestTTL.Duration == 2*time.Hour
 		}},
 		{field: "limits.maxLockNamespaces", change: func(s *spec) { s.Limits.MaxLockNamespaces = 7 }},
+		{field: "limits.recordMemoryPercent", change: func(s *spec) { s.Limits.RecordMemoryPercent = new(int32(7)) }},
 		{field: "limits.customPrefixes", change: func(s *spec) { s.Limits.CustomPrefixes = v1alpha1.CustomPrefixesAllowed }},
 		{field: "deletionProtection", change: func(s *spec) { s.DeletionProtection = v1alpha1.DeletionDisabled }},
 

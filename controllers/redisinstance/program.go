@@ -47,7 +47,10 @@ func (c *Controller) program(ctx context.Context, instance *v1alpha1.RedisInstan
 	if err := c.programEpochs(ctx, instance, admin, tenants, observed); err != nil {
 		return serverProblem(err)
 	}
-	return c.programUsers(ctx, instance, admin, observed)
+	if err := c.programUsers(ctx, instance, admin, observed); err != nil {
+		return err
+	}
+	return c.programRecords(ctx, instance, admin, tenants, observed)
 }
 
 // claim makes an external server belong to this cluster, unless it belongs to another one. Nothing is written to the server before.

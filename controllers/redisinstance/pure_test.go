@@ -135,8 +135,8 @@ func TestBootFile(t *testing.T) {
 	t.Parallel()
 	hash := redisproto.PasswordHash("x")
 	system := systemUsers("operator-word", "probe-word")
-	b := tenantUser("uid", "lk-b", redisproto.Prefix("lk", "a/b"), binding.AccessFunctions, []string{hash})
-	a := tenantUser("uid", "lk-a", redisproto.Prefix("lk", "a/a"), binding.AccessFunctions, []string{hash})
+	b := tenantUser("uid", "lk-b", redisproto.Prefix("lk", "a/b"), binding.AccessFunctions, false, []string{hash})
+	a := tenantUser("uid", "lk-a", redisproto.Prefix("lk", "a/a"), binding.AccessFunctions, false, []string{hash})
 	text, err := bootFile(system, []redisproto.User{b, a})
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,8 @@ type observation struct {
 	selfArm bool
 	// shared: all applications log in as one user.
 	shared bool
+	// records is what was found of idempotency records.
+	records recordMemory
 	// acl is how many users are programmed; nil when they were not counted.
 	acl *userCount
 }

@@ -24,7 +24,7 @@ func lockSafety(o observation) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonUnverified, "The server was not examined yet."
 		return c
 	}
-	for _, check := range []func(observation) (reason, message string){evicts, failsToWrite, exposed, changed, tooOld, nearlyFull} {
+	for _, check := range []func(observation) (reason, message string){evicts, failsToWrite, exposed, changed, tooOld, nearlyFull, recordsStopped, recordSharesTooLarge} {
 		if c.Reason, c.Message = check(o); c.Reason != "" {
 			return c
 		}
@@ -152,6 +152,27 @@ func nearlyFull(o observation) (reason, message string) {
 	}
 	return v1alpha1.ReasonMemoryNearlyFull, fmt.Sprintf("More than 90 %% of the %d bytes that the server may use are in use. When they are full, "+
 		"no lock is granted. %s, or find out who keeps so many keys.", limit, remedy)
+}
+
+func recordsStopped(o observation) (reason, message string) {
+	if !o.records.stopped() {
+		return "", ""
+	}
+	remedy := "Raise its maxmemory"
+	if o.managed {
+		remedy = "Raise managed.memory"
+	}
+	return v1alpha1.ReasonRecordsStopped, fmt.Sprintf("More than %d %% of the %d bytes that the server may use are in use, so no idempotency records are taken before it is "+
+		"less than %d %%. Locks are granted. %s, or lower limits.recordMemoryPercent.", recordsStopAbove, o.server.MaxMemory, recordsResumeUpTo, remedy)
+}
+
+func recordSharesTooLarge(o observation) (reason, message string) {
+	if !o.records.cut() {
+		return "", ""
+	}
+	return v1alpha1.ReasonRecordSharesTooLarge, fmt.Sprintf("LockNamespaces have shares of %d bytes for idempotency records, and limits.recordMemoryPercent (%d) of the "+
+		"server's memory are %d, so %d of every 1000 bytes of a share can be used. Raise the percentage or the memory, or ask for smaller shares.",
+		o.records.granted, o.records.percent, o.records.capacity, o.records.part)
 }
 
 // durable reports whether the server keeps every write that it acknowledged. An append-only file that was switched on in this run does not

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/internal/redisadmin"
 	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/idempotency/redisstore/recordproto"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 )
 
@@ -42,6 +43,10 @@ type Tenant struct {
 	KeepKnown bool
 	// MaxTTL is the longest TTL that its locks may have.
 	MaxTTL time.Duration
+	// Sharer says that the keys are those of another LockNamespace, whose records are not touched.
+	Sharer bool
+	// Records are what its idempotency records may take. Nil is that it may keep none; those that it has are removed.
+	Records *recordproto.Limits
 	// Programmed says that it was programmed before, so that its epoch record must be there.
 	Programmed bool
 }
@@ -134,9 +139,21 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 		reached.Username, reached.Password = shared.username, shared.password
 		return Grant{Server: reached, NotEnforced: true}, ownReason(err)
 	}
+	if tenant.Records != nil && !found.Functions {
+		return Grant{}, fmt.Errorf("%w: it has no functions any more, and is not examined yet", ErrNotAvailable)
+	}
+	if err := grantRecords(ctx, server, tenant); err != nil {
+		return Grant{}, serverError(err)
+	}
 	previous, err := t.programUser(ctx, server, instance, in, tenant, access(found))
 	if err != nil {
 		return Grant{}, err
+	}
+	if tenant.Records == nil && !tenant.Sharer {
+		// After the user has lost the right.
+		if err := server.WithdrawRecords(ctx, keyRoot, tenant.Prefix, tenant.Username); err != nil {
+			return Grant{}, serverError(err)
+		}
 	}
 	if status.QuarantineUntil != nil {
 		return Grant{}, errQuarantined
@@ -164,13 +181,13 @@ func (t *Tenants) programUser(ctx context.Context, server *redisadmin.Client, in
 				// A server that has just started may not have the user yet.
 				previous, all = tenant.hashes(users[i].PasswordHashes)
 			}
-			return withUser(users, tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, access, all))
+			return withUser(users, tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, access, tenant.Records != nil, all))
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	if _, err := server.EnsureUser(ctx, tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, access, all)); err != nil {
+	if _, err := server.EnsureUser(ctx, tenantUser(string(instance.UID), tenant.Username, tenant.Prefix, access, tenant.Records != nil, all)); err != nil {
 		return nil, serverError(err)
 	}
 	return previous, nil

@@ -172,7 +172,7 @@ func (in inspection) wantedUsers() map[string]redisproto.User {
 			continue // The owner of its keys is gone, and its user is being revoked.
 		}
 		name := redisadmin.TenantUser(string(namespace.UID))
-		users[name] = tenantUser(string(in.instance.UID), name, prefix, in.access, nil)
+		users[name] = tenantUser(string(in.instance.UID), name, prefix, in.access, KeepsRecords(namespace), nil)
 	}
 	return users
 }

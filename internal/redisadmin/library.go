@@ -15,11 +15,15 @@ import (
 // EnsureLibrary loads the function library unless the server has exactly this one. Loading disarms the server, so a true result means
 // that lock namespaces which do not arm themselves have to be armed again.
 func (c *Client) EnsureLibrary(ctx context.Context) (loaded bool, err error) {
-	same, err := c.hasLibrary(ctx)
+	return c.ensureLibrary(ctx, redisproto.LibraryName, redisproto.Library())
+}
+
+func (c *Client) ensureLibrary(ctx context.Context, name, code string) (loaded bool, err error) {
+	same, err := c.hasLibrary(ctx, name, code)
 	if err != nil || same {
 		return false, err
 	}
-	if err := c.redis.FunctionLoadReplace(ctx, redisproto.Library()).Err(); err != nil {
+	if err := c.redis.FunctionLoadReplace(ctx, code).Err(); err != nil {
 		return false, wrap("load the function library", err)
 	}
 	return true, nil
@@ -50,13 +54,13 @@ func (c *Client) EnsureScripts(ctx context.Context, scripts []redisproto.Script)
 	return loaded, nil
 }
 
-func (c *Client) hasLibrary(ctx context.Context) (bool, error) {
-	libraries, err := c.redis.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: redisproto.LibraryName, WithCode: true}).Result()
+func (c *Client) hasLibrary(ctx context.Context, name, code string) (bool, error) {
+	libraries, err := c.redis.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: name, WithCode: true}).Result()
 	if err != nil {
 		return false, wrap("list the function libraries", err)
 	}
 	for _, library := range libraries {
-		if library.Name == redisproto.LibraryName && library.Code == redisproto.Library() {
+		if library.Name == name && library.Code == code {
 			return true, nil
 		}
 	}

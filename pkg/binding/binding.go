@@ -21,6 +21,8 @@
 //	tls             false
 //	ca.crt          PEM, only with tls true and a private CA
 //	access          functions               or scripts, for servers without functions
+//	records-share   16777216                bytes that idempotency records may take, only if the LockNamespace has them
+//	records-max-response  65536             bytes of the largest response that is kept, beside it
 //
 // A Lease binding has type lease, the entries down to ttl-max, and:
 //
@@ -72,6 +74,10 @@ const (
 	KeyCA = "ca.crt"
 	// KeyAccess: an Access.
 	KeyAccess = "access"
+	// KeyRecordsShare: bytes that idempotency records may take on the server. It and the next are there when they may be kept.
+	KeyRecordsShare = "records-share"
+	// KeyRecordsMaxResponse: bytes of the largest response that is kept.
+	KeyRecordsMaxResponse = "records-max-response"
 	// KeyEpoch: the epoch of the fencing tokens, for Leases.
 	KeyEpoch = "epoch"
 	// KeyFallbackCondition: why locks are kept in Leases. This one and the next are there for Leases.
@@ -142,6 +148,14 @@ type Redis struct {
 	CA []byte
 	// Access is what the server offers.
 	Access Access
+	// Records is set when the LockNamespace may keep idempotency records on the server.
+	Records *Records
+}
+
+// Records are what idempotency records may take. The server enforces both.
+type Records struct {
+	// Share is for all records together, and MaxResponse for the response of one, in bytes.
+	Share, MaxResponse int64
 }
 
 // Lease is what the Lease backend needs besides a Kubernetes client.

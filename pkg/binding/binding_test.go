@@ -38,7 +38,9 @@ func leaseBinding() *binding.Binding {
 func TestEncodedBindingParsesToItself(t *testing.T) {
 	withTLS := redisBinding()
 	withTLS.Redis.TLS, withTLS.Redis.CA, withTLS.Redis.Host = true, []byte("-----BEGIN CERTIFICATE-----\n"), "fd00::1"
-	for name, want := range map[string]*binding.Binding{"redis": redisBinding(), "redis with TLS": withTLS, "lease": leaseBinding()} {
+	withRecords := redisBinding()
+	withRecords.Redis.Records = &binding.Records{Share: 16 << 20, MaxResponse: 64 << 10}
+	for name, want := range map[string]*binding.Binding{"redis": redisBinding(), "redis with TLS": withTLS, "redis with records": withRecords, "lease": leaseBinding()} {
 		entries, err := want.Encode()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

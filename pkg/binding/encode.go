@@ -37,6 +37,10 @@ func (b *Binding) Encode() (map[string][]byte, error) {
 		if len(b.Redis.CA) > 0 {
 			entries[KeyCA] = string(b.Redis.CA)
 		}
+		if records := b.Redis.Records; records != nil {
+			entries[KeyRecordsShare] = strconv.FormatInt(records.Share, 10)
+			entries[KeyRecordsMaxResponse] = strconv.FormatInt(records.MaxResponse, 10)
+		}
 	case TypeLease:
 		entries[KeyEpoch] = strconv.FormatUint(b.Lease.Epoch, 10)
 		entries[KeyFallbackCondition] = b.Lease.FallbackCondition
@@ -81,6 +85,10 @@ func (b *Binding) Validate() error {
 		check(b.Redis.Password != "", KeyPassword, "is empty")
 		check(b.Redis.Access == AccessFunctions || b.Redis.Access == AccessScripts, KeyAccess,
 			"%q is neither %q nor %q", b.Redis.Access, AccessFunctions, AccessScripts)
+		if records := b.Redis.Records; records != nil {
+			check(records.Share > 0, KeyRecordsShare, "%d is not a number of bytes", records.Share)
+			check(records.MaxResponse > 0, KeyRecordsMaxResponse, "%d is not a number of bytes", records.MaxResponse)
+		}
 	case TypeLease:
 		if b.Lease == nil {
 			problems = append(problems, errors.New("the Lease part is missing"))

@@ -140,6 +140,9 @@ func Parse(entries map[string][]byte) (*Binding, error) {
 			CA:       entries[KeyCA],
 			Access:   Access(p.text(KeyAccess)),
 		}
+		if _, ok := entries[KeyRecordsShare]; ok {
+			b.Redis.Records = &Records{Share: int64(p.number(KeyRecordsShare, 63)), MaxResponse: int64(p.number(KeyRecordsMaxResponse, 63))} //nolint:gosec // 63 bits.
+		}
 	case TypeLease:
 		b.Lease = &Lease{
 			Epoch:             p.number(KeyEpoch, 64),

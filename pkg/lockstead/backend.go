@@ -6,6 +6,8 @@ package lockstead
 import (
 	"fmt"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lock/driver"
 )
@@ -17,6 +19,8 @@ type backend struct {
 	update func(*binding.Binding)
 	// close closes what Open made.
 	close func() error
+	// redis is the client to the server of the binding; nil for another backend.
+	redis redis.UniversalClient
 }
 
 // ignore is the update of a backend that has nothing of the binding.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lockstead/lockstead/pkg/binding"
 	"github.com/lockstead/lockstead/pkg/lock"
@@ -19,6 +20,8 @@ type Client struct {
 	*lock.Client
 
 	backend *backend
+	// binding is the present one; nil without.
+	binding atomic.Pointer[binding.Binding]
 	stop    context.CancelFunc
 	work    sync.WaitGroup
 	once    sync.Once
@@ -64,9 +67,14 @@ func Open(ctx context.Context, options *Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.binding.Store(b)
 	watchCtx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
-	f := follower{dir: dir, opened: b, interval: o.RefreshInterval, clock: o.Clock, log: o.Logger, update: back.update, fail: c.Fail}
+	update := func(now *binding.Binding) {
+		c.binding.Store(now)
+		back.update(now)
+	}
+	f := follower{dir: dir, opened: b, interval: o.RefreshInterval, clock: o.Clock, log: o.Logger, update: update, fail: c.Fail}
 	c.work.Go(func() { f.run(watchCtx) })
 	return c, nil
 }

@@ -17,7 +17,7 @@ func redisBackend(o Options, b *binding.Binding, dir string) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &backend{driver: d, update: d.Update, close: d.Close}, nil
+	return &backend{driver: d, update: d.Update, close: d.Close, redis: d.Client()}, nil
 }
 
 // redisHandedIn is the backend on the application's own client. Without the binding of a server that an operator prepared there are no
@@ -34,5 +34,5 @@ func redisHandedIn(o Options, b *binding.Binding) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &backend{driver: d, update: ignore, close: d.Close}, nil
+	return &backend{driver: d, update: ignore, close: d.Close, redis: o.Redis}, nil
 }

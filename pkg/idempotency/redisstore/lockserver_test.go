@@ -42,7 +42,7 @@ func startTenancy(t *testing.T, limits recordproto.Limits) *tenancy {
 	server.Prepare(t, tenantPrefix, redisproto.Epoch{Number: 1764550000, MaxTTL: time.Hour, SelfArm: true})
 	n := &tenancy{server: server, admin: server.Admin(t)}
 	n.must(t, "function", "load", recordproto.Library())
-	n.limit(t, limits, recordproto.Whole)
+	n.grant(t, limits, "lk-holder")
 	n.client = n.login(t, tenantPrefix, recordproto.TenantRules("lk", tenantPrefix)...)
 	n.store = n.open(t, n.client, tenantPrefix)
 	return n
@@ -59,6 +59,25 @@ func (n *tenancy) limit(t *testing.T, limits recordproto.Limits, part int) {
 	t.Helper()
 	n.must(t, "set", recordproto.LimitsKey(tenantPrefix), limits.String())
 	n.must(t, "set", recordproto.PartKey("lk"), part)
+}
+
+// grant is what the operator does for a holder.
+func (n *tenancy) grant(t *testing.T, limits recordproto.Limits, holder string) (changed bool) {
+	t.Helper()
+	reply, err := n.admin.FCall(t.Context(), recordproto.FunctionGrant, []string{recordproto.RecordsKey(tenantPrefix)}, limits.String(), holder).Int()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply == 1
+}
+
+func (n *tenancy) withdraw(t *testing.T, holder string) (changed bool) {
+	t.Helper()
+	reply, err := n.admin.FCall(t.Context(), recordproto.FunctionWithdraw, []string{recordproto.RecordsKey(tenantPrefix)}, holder).Int()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply == 1
 }
 
 // login makes a user of a lock namespace, with more rules, and logs in.
@@ -94,7 +113,7 @@ func (n *tenancy) open(t *testing.T, client redis.UniversalClient, prefix string
 func (n *tenancy) sweep(t *testing.T) (used, records int64, again bool) {
 	t.Helper()
 	reply, err := n.admin.FCall(t.Context(), recordproto.FunctionSweep, []string{recordproto.RecordsKey(tenantPrefix)}).Int64Slice()
-	if err != nil || len(reply) != 3 {
+	if err != nil || len(reply) != 4 {
 		t.Fatalf("sweep: %v, %v", reply, err)
 	}
 	return reply[0], reply[1], reply[2] == 1
@@ -366,6 +385,8 @@ func TestWithoutTheRightNoRecordIsWritten(t *testing.T) {
 		{"set", recordproto.LimitsKey(tenantPrefix), "1 1"}, {"del", recordproto.LimitsKey(tenantPrefix)}, {"set", recordproto.PartKey("lk"), "1000"},
 		{"hset", recordproto.IndexKey("lk"), "x", "y"}, {"hget", recordproto.IndexKey("lk"), "x"}, {"hset", recordproto.LimitsKey(tenantPrefix), "x", "y"},
 		{"fcall", recordproto.FunctionSweep, 1, recordproto.RecordsKey(tenantPrefix)},
+		{"fcall", recordproto.FunctionGrant, 1, recordproto.RecordsKey(tenantPrefix), "9 999999999", "me"},
+		{"fcall", recordproto.FunctionWithdraw, 1, recordproto.RecordsKey(tenantPrefix), "lk-holder"},
 	} {
 		if err := n.client.Do(t.Context(), command...).Err(); err == nil || !denied(err) {
 			t.Errorf("the tenant with the right: %v: %v", command, err)
@@ -496,6 +517,44 @@ func TestWithoutLimitsNothingIsKept(t *testing.T) {
 		if name == "no such library" {
 			n.must(t, "function", "load", recordproto.Library())
 		}
+	}
+}
+
+func TestRecordsBelongToOneHolder(t *testing.T) {
+	limits := recordproto.Limits{MaxResponse: 1 << 10, Share: mebi}
+	n := startTenancy(t, limits)
+	key, _, err := n.done(t, []byte("answer"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.grant(t, limits, "lk-holder") {
+		t.Error("a grant that is there was written again")
+	}
+	raised := recordproto.Limits{MaxResponse: 1 << 10, Share: 2 * mebi}
+	if !n.grant(t, raised, "lk-holder") || n.withdraw(t, "lk-other") {
+		t.Error("a raise was not written, or a stranger withdrew the records")
+	}
+	if record, err := n.store.Get(t.Context(), key); err != nil || record.State != idempotency.Done {
+		t.Fatalf("after the raise the record is %s, %v", record.State, err)
+	}
+	// A lock namespace that is made anew with the same name does not inherit them.
+	if !n.grant(t, raised, "lk-other") {
+		t.Error("a new holder changed nothing")
+	}
+	if record, err := n.store.Get(t.Context(), key); err != nil || record.State != idempotency.Absent {
+		t.Errorf("the new holder has a record that is %s, %v", record.State, err)
+	}
+	if _, _, err := n.done(t, nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if n.withdraw(t, "lk-holder") || !n.withdraw(t, "lk-other") || n.withdraw(t, "lk-other") {
+		t.Error("not the holder alone withdraws, and once")
+	}
+	if keys := n.admin.Keys(t.Context(), tenantPrefix+"!records*").Val(); len(keys) > 0 {
+		t.Errorf("left over: %v", keys)
+	}
+	if _, err := n.store.Begin(t.Context(), key, newClaim()); fmt.Sprintf("%T", err) != "*redisstore.NotGrantedError" {
+		t.Errorf("without a grant: %v", err)
 	}
 }
 

@@ -60,6 +60,10 @@ func New(client redis.UniversalClient, opts *Options) (*Driver, error) {
 	return &Driver{client: client, options: o, operations: newOperations(o.Operated), listener: newListener(client, o), unlisted: unlisted{clock: o.Clock}}, nil
 }
 
+// Client is the client that the driver sends its requests by, for whatever else the same user does on the same server, such as idempotency records. If
+// FromBinding made it, it follows rotated passwords, sends every request once, and ends with Close.
+func (d *Driver) Client() redis.UniversalClient { return d.client }
+
 // Limits tells what durations Redis can keep.
 func (d *Driver) Limits() driver.Limits {
 	return driver.Limits{MinTTL: granularity, MaxTTL: d.options.MaxTTL, Granularity: granularity}

@@ -11,7 +11,7 @@
 //	lk:{payments/billing}:!records-ends    sorted set: when their retention is over
 //	lk:{payments/billing}:!records-limits  Limits; tenants can read it, not write it
 //	lk:!records                            the thousandths of every share that may be used now; tenants can read it, not write it
-//	lk:!records-index                      hash of the operator: which prefixes have a share
+//	lk:!records-index                      hash of the operator: which prefixes have a share, and the user that holds it
 //
 // The first two run out when the last record does.
 package recordproto
@@ -32,8 +32,8 @@ const LibraryName = "lockstead_records"
 // Library is the source of the function library, for FUNCTION LOAD.
 func Library() string { return "#!lua name=" + LibraryName + "\n" + records }
 
-// The functions. The key of all is RecordsKey, and the first argument is the name of the record, NameLength bytes; FunctionSweep, which refuses a user who cannot
-// read IndexKey, has none.
+// The functions. The key of all is RecordsKey. Those of records have the name of the record as the first argument, NameLength bytes; the others are the operator's, and
+// refuse a user who cannot read IndexKey.
 const (
 	// FunctionGet, by FCALL_RO: replies {state, owner, token, fingerprint, rest of the lease in ms, response}.
 	FunctionGet = "lockstead_record_get"
@@ -47,7 +47,11 @@ const (
 	FunctionExtend = "lockstead_record_extend"
 	// FunctionAbort: arguments owner, token. Replies as FunctionComplete.
 	FunctionAbort = "lockstead_record_abort"
-	// FunctionSweep: replies {bytes that are charged, records, 1 if they were counted anew}.
+	// FunctionGrant: arguments Limits, holder. It lets the holder of the prefix keep records; those of another holder go. Replies 1, or 0 if it was so already.
+	FunctionGrant = "lockstead_records_grant"
+	// FunctionWithdraw: argument holder. It removes the holder's records and limits. Replies 1, or 0 if the prefix is another's or nobody's.
+	FunctionWithdraw = "lockstead_records_withdraw"
+	// FunctionSweep removes what is over. Replies {bytes that are charged, records, 1 if they were counted anew, 1 if there are limits}.
 	FunctionSweep = "lockstead_records_sweep"
 )
 

@@ -339,14 +339,56 @@ local function recount(prefix, now)
   keep_until(prefix, math.max(left, 1))
 end
 
--- sweep is the operator's: key records. It removes what is over, at most SWEEP records, and counts anew what does not add up, as after keys were changed by hand.
--- Returns {bytes that are charged, records, 1 if they were counted anew}. Every other user is refused the key of the operator.
-local function sweep(keys)
+-- The functions from here on are the operator's: every other user is refused its key.
+local function read_operator_call(keys)
   local prefix = string.match(keys[1] or '', '^(.+)!records$')
   if not prefix then
-    return fail('BADCALL', 'the key is <prefix>!records')
+    return nil, nil, nil, fail('BADCALL', 'the key is <prefix>!records')
   end
-  redis.call('HLEN', string.match(prefix, '^[^:]*') .. ':!records-index')
+  local root = string.match(prefix, '^[^:]*')
+  return prefix, root, redis.call('HGET', root .. ':!records-index', prefix)
+end
+
+-- grant: key records; arguments limits, holder. Records of another holder go first. Returns 1, or 0 if it was so already.
+local function grant(keys, args)
+  local prefix, root, present, bad = read_operator_call(keys)
+  if bad then
+    return bad
+  end
+  local limits, part = prefix .. '!records-limits', root .. ':!records'
+  if present == args[2] and redis.call('GET', limits) == args[1] and redis.call('EXISTS', part) == 1 then
+    return 0
+  end
+  if present ~= args[2] then
+    redis.call('UNLINK', prefix .. '!records', prefix .. '!records-ends')
+  end
+  redis.call('HSET', root .. ':!records-index', prefix, args[2])
+  redis.call('SET', part, '1000', 'NX')
+  redis.call('SET', limits, args[1])
+  return 1
+end
+
+-- withdraw: key records; argument holder. It removes the records of the holder. Returns 1, or 0 if the prefix is another's or nobody's.
+local function withdraw(keys, args)
+  local prefix, root, present, bad = read_operator_call(keys)
+  if bad then
+    return bad
+  end
+  if present ~= args[1] then
+    return 0
+  end
+  redis.call('UNLINK', prefix .. '!records', prefix .. '!records-ends', prefix .. '!records-limits')
+  redis.call('HDEL', root .. ':!records-index', prefix)
+  return 1
+end
+
+-- sweep: key records. It removes what is over, at most SWEEP records, and counts anew what does not add up, as after keys were changed by hand.
+-- Returns {bytes that are charged, records, 1 if they were counted anew, 1 if there are limits}.
+local function sweep(keys)
+  local prefix, _, _, bad = read_operator_call(keys)
+  if bad then
+    return bad
+  end
   local records, ends, now = prefix .. '!records', prefix .. '!records-ends', server_time()
   for _, key in ipairs({records, ends}) do
     local kind = redis.call('TYPE', key).ok
@@ -367,7 +409,7 @@ local function sweep(keys)
     used, number = look()
     again = 1
   end
-  return {used, number, again}
+  return {used, number, again, redis.call('EXISTS', prefix .. '!records-limits')}
 end
 
 redis.register_function{function_name='lockstead_record_get', callback=get, flags={'no-writes'}}
@@ -376,4 +418,6 @@ redis.register_function('lockstead_record_complete', complete)
 redis.register_function{function_name='lockstead_record_complete_small', callback=complete_small, flags={'allow-oom'}}
 redis.register_function{function_name='lockstead_record_extend', callback=extend, flags={'allow-oom'}}
 redis.register_function{function_name='lockstead_record_abort', callback=abort, flags={'allow-oom'}}
+redis.register_function{function_name='lockstead_records_grant', callback=grant, flags={'allow-oom'}}
+redis.register_function{function_name='lockstead_records_withdraw', callback=withdraw, flags={'allow-oom'}}
 redis.register_function{function_name='lockstead_records_sweep', callback=sweep, flags={'allow-oom'}}
