@@ -40,3 +40,14 @@ test-race: ## The same with the race detector (needs a C compiler).
 bench: ## Run the benchmarks of all modules.
 	@$(test_env)
 	go test -timeout 30m -run '^$$' -bench . -benchmem $(BENCH_FLAGS) work
+
+# One fault, backend and seed, or all: make fault FAULT=F2 BACKEND=redis SEED=7 ROUNDS=20
+FAULT ?=
+BACKEND ?=
+SEED ?= 1
+ROUNDS ?= 1
+
+.PHONY: fault
+fault: ## Run the faults of test/fault against real servers, with a bar of the progress.
+	@$(test_env)
+	go -C test/fault test -count 1 -timeout 24h -v -run TestFaults . -args -fault '$(FAULT)' -backend '$(BACKEND)' -seed $(SEED) -rounds $(ROUNDS)
