@@ -7,6 +7,7 @@ package controllers
 import (
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,6 +29,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// LockClock decides when a Lease is abandoned, and when a quarantine is over. Defaults to the boot clock.
 	LockClock lockclock.Clock
+	// Metrics takes the operator's own metrics. Defaults to none.
+	Metrics prometheus.Registerer
 	// Operator are the operator's own pods, which the network policies of managed servers admit. Defaults to none.
 	Operator redisinstance.Pods
 }
@@ -49,7 +52,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	}{
 		redisinstance.New(redisinstance.Config{
 			Client: client, Reader: reader, Connector: o.Connector,
-			Recorder: mgr.GetEventRecorder(redisinstance.Name), Clock: o.Clock, LockClock: o.LockClock, Operator: o.Operator,
+			Recorder: mgr.GetEventRecorder(redisinstance.Name), Clock: o.Clock, LockClock: o.LockClock, Operator: o.Operator, Metrics: o.Metrics,
 		}),
 		locknamespace.New(locknamespace.Config{
 			Client: client, Reader: reader, Tenants: redisinstance.NewTenants(client, reader, o.Connector),

@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -81,7 +82,7 @@ func run(ctx context.Context, o options.Options, logger logr.Logger) error {
 		return err
 	}
 	if err := controllers.Setup(mgr, controllers.Options{
-		DefaultInstance: o.DefaultInstance, Operator: redisinstance.Pods{Namespace: o.OperatorNamespace, Labels: o.OperatorLabels},
+		DefaultInstance: o.DefaultInstance, Metrics: metrics.Registry, Operator: redisinstance.Pods{Namespace: o.OperatorNamespace, Labels: o.OperatorLabels},
 	}); err != nil {
 		return err //nolint:wrapcheck // It says what was done.
 	}

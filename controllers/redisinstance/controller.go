@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -67,6 +68,8 @@ type Config struct {
 	LockClock lockclock.Clock
 	// Operator are the operator's own pods, which network policies admit. Defaults to none, as of an operator that runs outside of the cluster.
 	Operator Pods
+	// Metrics takes the gauges of idempotency records. Defaults to none.
+	Metrics prometheus.Registerer
 	// Workers is how many RedisInstances are reconciled at once, so that a server that does not answer delays no other. Defaults to 4.
 	Workers int
 }
@@ -80,6 +83,7 @@ type Controller struct {
 	operator    Pods
 	rounds      *rounds
 	seen        acquaintances
+	metrics     *metrics
 	workers     int
 }
 
@@ -89,6 +93,7 @@ func New(config Config) *Controller {
 		servers:  servers{client: config.Client, reader: config.Reader, connector: config.Connector},
 		recorder: config.Recorder, clock: config.Clock, operator: config.Operator,
 		quarantines: newQuarantines(config.LockClock), rounds: newRounds(), seen: acquaintances{last: map[types.NamespacedName]*v1alpha1.RedisInstance{}}, workers: cmp.Or(config.Workers, defaultWorkers),
+		metrics: newMetrics(config.Metrics),
 	}
 }
 

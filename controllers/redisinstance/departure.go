@@ -44,6 +44,7 @@ func (c *Controller) depart(ctx context.Context, gone *v1alpha1.RedisInstance) {
 	}
 	c.quarantines.forget(gone.UID)
 	c.rounds.forget(gone.UID)
+	c.metrics.forget(gone)
 	if gone.Spec.Mode != v1alpha1.ModeExternal || !Isolated(gone) {
 		return
 	}

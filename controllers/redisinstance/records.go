@@ -112,6 +112,7 @@ func partOf(r recordMemory, server redisadmin.Server, before int64) int64 {
 func (c *Controller) programRecords(ctx context.Context, instance *v1alpha1.RedisInstance, admin *redisadmin.Client, tenants tenants, observed *observation) error {
 	server := *observed.server
 	observed.records = budget(instance, server.MaxMemory, tenants.bound)
+	defer func() { c.metrics.set(instance, observed.records) }()
 	remembered := &v1alpha1.RecordMemory{Granted: resource.NewQuantity(observed.records.granted, resource.BinarySI)}
 	if observed.records.known {
 		remembered.Capacity = resource.NewQuantity(observed.records.capacity, resource.BinarySI)

@@ -7,12 +7,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/controllers/redisinstance"
@@ -68,6 +70,59 @@ func fill(t *testing.T, server *redistest.Server, percent uint64) {
 		t.Fatal("the server does not tell its memory")
 	}
 	run(t, server, "CONFIG", "SET", "maxmemory", used*100/percent)
+}
+
+// gauges are the metrics of the RedisInstance, by their names.
+func (b *bench) gauges() map[string]float64 {
+	b.t.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if labels := metric.GetLabel(); len(labels) != 1 || labels[0].GetValue() != b.namespace+"/locks" {
+				b.t.Errorf("%s has the labels %v", family.GetName(), labels)
+			}
+			values[family.GetName()] = metric.GetGauge().GetValue()
+		}
+	}
+	return values
+}
+
+func TestMetricsTellOfRecords(t *testing.T) {
+	b, server := externalBench(t)
+	b.reconcile()
+	if got := b.gauges(); len(got) != 2 || got["lockstead_redisinstance_record_granted_bytes"] != 0 {
+		t.Errorf("without maxmemory: %v", got)
+	}
+	run(t, server, "CONFIG", "SET", "maxmemory", "100mb")
+	b.reconcile()
+	first, second := b.application("first"), b.application("second")
+	first.grantRecords("1Mi")
+	second.grantRecords("2Mi")
+	for _, a := range []*application{first, second} {
+		if err := a.keep(server, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.reconcile()
+	want := map[string]float64{
+		"lockstead_redisinstance_record_bytes": 2 * 1216, "lockstead_redisinstance_record_granted_bytes": 3 << 20, "lockstead_redisinstance_record_capacity_bytes": 50 << 20,
+	}
+	if got := b.gauges(); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if err := environment.Admin.Delete(t.Context(), b.instance); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: named(b.namespace, "locks")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.gauges(); len(got) != 0 {
+		t.Errorf("of a RedisInstance that is gone: %v", got)
+	}
 }
 
 func TestRecordsAreStoppedBeforeLocksAre(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,7 @@ type bench struct {
 	clock      *clocktesting.FakeClock
 	lockClock  *processClock
 	recorder   *events.FakeRecorder
+	registry   *prometheus.Registry
 	instance   *v1alpha1.RedisInstance
 	// address is where the server is that every connection goes to; empty is nowhere.
 	address string
@@ -75,8 +77,9 @@ func newBench(t *testing.T, spec v1alpha1.RedisInstanceSpec) *bench {
 // startOperator makes the controllers anew, as a process that has just become the leader does.
 func (b *bench) startOperator(c client.Client) {
 	connector := redisadmin.NewConnector(&redisadmin.Options{Dial: b.dial})
+	b.registry = prometheus.NewRegistry()
 	b.controller = redisinstance.New(redisinstance.Config{
-		Client: c, Reader: c, Connector: connector, Recorder: b.recorder, Clock: b.clock, LockClock: b.lockClock,
+		Client: c, Reader: c, Connector: connector, Recorder: b.recorder, Clock: b.clock, LockClock: b.lockClock, Metrics: b.registry,
 		Operator: redisinstance.Pods{Namespace: "operators", Labels: map[string]string{"app": "operator"}},
 	})
 	b.tenants = redisinstance.NewTenants(c, c, connector)
