@@ -30,11 +30,11 @@ func (c *Controller) programRedis(ctx context.Context, lns *v1alpha1.LockNamespa
 	// The epoch record is that of the keys, so it has the longest TTL of their owner.
 	tenant := step.tenant(usernameOf(lns), redisinstance.PrefixOf(keys), min(keys.Spec.TTL.Max.Duration, instance.Spec.Limits.MaxTTL.Duration))
 	tenant.Programmed = keys.Status.Binding != nil
-	tenant.Sharer = keys != lns
 	records, err := c.reserveRecords(ctx, lns, instance)
 	if err != nil {
 		return programmed{}, reconcile.Result{}, err
 	}
+	tenant.HadRecords = redisinstance.KeepsRecords(lns)
 	if records.share != nil {
 		limits := redisinstance.RecordLimits(records.share)
 		tenant.Records = &limits

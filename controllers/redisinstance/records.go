@@ -5,11 +5,13 @@ package redisinstance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lockstead/lockstead/api/v1alpha1"
 	"github.com/lockstead/lockstead/internal/redisadmin"
@@ -108,8 +110,29 @@ func partOf(r recordMemory, server redisadmin.Server, before int64) int64 {
 	return recordproto.Whole
 }
 
-// programRecords removes the records of those who are gone, sweeps those of the others, and decides how much of the shares may be used.
+// programRecords does what tendRecords does. An administrator's user of an external server may lack the rights for it: locks do without, and a LockNamespace that asks for
+// records tells which right is missing.
 func (c *Controller) programRecords(ctx context.Context, instance *v1alpha1.RedisInstance, admin *redisadmin.Client, tenants tenants, observed *observation) error {
+	err := c.tendRecords(ctx, instance, admin, tenants, observed)
+	if errors.Is(err, errRecordsDenied) {
+		log.FromContext(ctx).V(1).Info("idempotency records are not looked at", "reason", err.Error())
+		return nil
+	}
+	return err
+}
+
+// errRecordsDenied: the administrator's user lacks a right that only records need.
+var errRecordsDenied = errors.New("records need a right")
+
+func recordProblem(err error) error {
+	if errors.Is(err, redisadmin.ErrDenied) {
+		return fmt.Errorf("%w: %w", errRecordsDenied, err)
+	}
+	return serverProblem(err)
+}
+
+// tendRecords removes the records of those who are gone, sweeps those of the others, and decides how much of the shares may be used.
+func (c *Controller) tendRecords(ctx context.Context, instance *v1alpha1.RedisInstance, admin *redisadmin.Client, tenants tenants, observed *observation) error {
 	server := *observed.server
 	observed.records = budget(instance, server.MaxMemory, tenants.bound)
 	defer func() { c.metrics.set(instance, observed.records) }()
@@ -123,7 +146,7 @@ func (c *Controller) programRecords(ctx context.Context, instance *v1alpha1.Redi
 	}
 	holders, err := admin.RecordHolders(ctx, keyRoot)
 	if err != nil {
-		return serverProblem(err)
+		return recordProblem(err)
 	}
 	if holders, err = c.withdrawStray(ctx, instance, admin, holders); err != nil {
 		return err
@@ -133,11 +156,11 @@ func (c *Controller) programRecords(ctx context.Context, instance *v1alpha1.Redi
 		return nil
 	}
 	if err := admin.EnsureRecordLibrary(ctx); err != nil {
-		return serverProblem(err)
+		return recordProblem(err)
 	}
 	use, err := admin.SweepRecords(ctx, slices.Sorted(maps.Keys(holders))...)
 	if err != nil {
-		return serverProblem(err)
+		return recordProblem(err)
 	}
 	for prefix, namespace := range keepers {
 		// What the one who programs the user wrote and somebody has deleted. It is not written over: this view may be older.
@@ -146,7 +169,7 @@ func (c *Controller) programRecords(ctx context.Context, instance *v1alpha1.Redi
 			continue
 		}
 		if err := admin.GrantRecords(ctx, prefix, ours, RecordLimits(namespace.Status.IdempotencyRecords)); err != nil {
-			return serverProblem(err)
+			return recordProblem(err)
 		}
 	}
 	for _, used := range use {
@@ -154,11 +177,11 @@ func (c *Controller) programRecords(ctx context.Context, instance *v1alpha1.Redi
 	}
 	before, err := admin.RecordPart(ctx, keyRoot)
 	if err != nil {
-		return serverProblem(err)
+		return recordProblem(err)
 	}
 	observed.records.part = partOf(observed.records, server, before)
 	if observed.records.part != before {
-		return serverProblem(admin.SetRecordPart(ctx, keyRoot, observed.records.part))
+		return recordProblem(admin.SetRecordPart(ctx, keyRoot, observed.records.part))
 	}
 	return nil
 }
@@ -202,17 +225,17 @@ func (c *Controller) withdrawStray(
 		// First the right, which nobody can have back under this name.
 		user, exists, err := admin.GetUser(ctx, holder)
 		if err != nil {
-			return nil, serverProblem(err)
+			return nil, recordProblem(err)
 		}
 		if exists && !user.HasMark(redisadmin.UserMark(keyRoot, string(instance.UID))) {
 			left[prefix] = holder // Of another RedisInstance of the same server.
 			continue
 		}
 		if _, err := admin.DeleteUser(ctx, holder, redisadmin.UserMark(keyRoot, string(instance.UID))); err != nil {
-			return nil, serverProblem(err)
+			return nil, recordProblem(err)
 		}
 		if err := admin.WithdrawRecords(ctx, keyRoot, prefix, holder); err != nil {
-			return nil, serverProblem(err)
+			return nil, recordProblem(err)
 		}
 	}
 	return left, nil

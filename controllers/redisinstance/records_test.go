@@ -274,6 +274,39 @@ func TestWhatIsDeletedByHandComesBack(t *testing.T) {
 	}
 }
 
+// As before an upgrade: an administrator's user that was given what locks need.
+func TestAnAdministratorWithoutRightsForRecordsKeepsLocks(t *testing.T) {
+	b, server := externalBench(t)
+	run(t, server, "CONFIG", "SET", "maxmemory", "100mb")
+	words := []any{"ACL", "SETUSER", "operator", "on", ">word", "~*", "&*", "+@all"}
+	for _, command := range []string{"hget", "hgetall", "hset", "hdel", "hlen", "zadd", "unlink"} {
+		words = append(words, "-"+command)
+	}
+	run(t, server, words...)
+	secret := b.getSecret("admin")
+	secret.Data = map[string][]byte{"username": []byte("operator"), "password": []byte("word")}
+	if err := environment.Admin.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	b.reconcile()
+	b.wantReady()
+	a := b.application("billing")
+	a.program()
+	b.reconcile()
+	b.wantReady()
+	if got := a.acquire(server, "key"); got != fmt.Sprint(b.instance.Status.Epoch) {
+		t.Errorf("a lock is answered with %s", got)
+	}
+	tenant := a.tenant()
+	tenant.Records = &recordproto.Limits{Share: 1 << 20, MaxResponse: 1 << 10}
+	_, err := a.tenants.Program(t.Context(), a.instance, tenant)
+	if _, ok := errors.AsType[*redisinstance.RefusedError](err); !ok {
+		t.Errorf("a share that cannot be granted: %v", err)
+	}
+	b.reconcile()
+	b.wantReady()
+}
+
 func TestRecordsOfAnotherInstanceOfTheServerStay(t *testing.T) {
 	b, server := externalBench(t)
 	run(t, server, "CONFIG", "SET", "maxmemory", "100mb")

@@ -43,10 +43,10 @@ type Tenant struct {
 	KeepKnown bool
 	// MaxTTL is the longest TTL that its locks may have.
 	MaxTTL time.Duration
-	// Sharer says that the keys are those of another LockNamespace, whose records are not touched.
-	Sharer bool
-	// Records are what its idempotency records may take. Nil is that it may keep none; those that it has are removed.
+	// Records are what its idempotency records may take. Nil is that it may keep none.
 	Records *recordproto.Limits
+	// HadRecords says that it may have some from before, which are removed when it may keep none.
+	HadRecords bool
 	// Programmed says that it was programmed before, so that its epoch record must be there.
 	Programmed bool
 }
@@ -149,7 +149,7 @@ func (t *Tenants) Program(ctx context.Context, instance *v1alpha1.RedisInstance,
 	if err != nil {
 		return Grant{}, err
 	}
-	if tenant.Records == nil && !tenant.Sharer {
+	if tenant.Records == nil && tenant.HadRecords {
 		// After the user has lost the right.
 		if err := server.WithdrawRecords(ctx, keyRoot, tenant.Prefix, tenant.Username); err != nil {
 			return Grant{}, serverError(err)
