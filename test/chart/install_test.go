@@ -4,6 +4,7 @@
 package chart
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -89,6 +90,23 @@ func TestInstallOnServer(t *testing.T) {
 		}
 		if err := strict.Create(t.Context(), object, client.DryRunAll); err != nil {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+
+	// The manifests of the examples, which users copy.
+	for _, file := range []string{"worker/deploy/worker.yaml", "orders/deploy/orders.yaml"} {
+		path := root + "/examples/" + file
+		command := exec.CommandContext(t.Context(), kubectl(t), "--kubeconfig", kubeconfig, "--namespace", restricted.Name, "apply", "--dry-run=server", "--validate=strict", "--filename", path)
+		if output, err := command.CombinedOutput(); err != nil || strings.Contains(string(output), "Warning") {
+			t.Errorf("kubectl apply of %s: %v\n%s", file, err, output)
+		}
+		manifests, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := typed[appsv1.Deployment](t, decode(t, string(manifests)), "Deployment", "").Spec.Template
+		if err := admit("example", template); err != nil {
+			t.Errorf("%s: %v", file, err)
 		}
 	}
 }
