@@ -40,7 +40,8 @@ func tenantUser(instanceUID, name, prefix string, access binding.Access, records
 }
 
 // parseBootFile reads the tenants' users from an ACL file. The file is the only place that has all their password hashes, so lines of others
-// and lines that were broken by hand are skipped rather than an error: the controllers write them anew.
+// and lines that were broken by hand are skipped rather than an error: the controllers write them anew. So are second lines of one user, with which
+// no server boots.
 func parseBootFile(text string) []redisproto.User {
 	var users []redisproto.User
 	for line := range strings.Lines(text) {
@@ -56,7 +57,8 @@ func parseBootFile(text string) []redisproto.User {
 				user.Rules = append(user.Rules, word)
 			}
 		}
-		if _, err := user.SetUserArgs(); err == nil {
+		_, err := user.SetUserArgs()
+		if err == nil && !slices.ContainsFunc(users, func(other redisproto.User) bool { return other.Name == user.Name }) {
 			users = append(users, user)
 		}
 	}
