@@ -10,8 +10,9 @@ go_build = go build -ldflags "-s -w -X main.version=$(VERSION)"
 ##@ Build
 
 .PHONY: build
-build: ## Build the operator and the example into bin/.
+build: ## Build the operator, the kubectl plugin and the example into bin/.
 	$(go_build) -o bin/manager ./cmd/manager
+	$(go_build) -o bin/kubectl-lockstead ./cmd/kubectl-lockstead
 	$(go_build) -o bin/worker ./examples/worker
 
 .PHONY: image
