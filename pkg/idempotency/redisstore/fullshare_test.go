@@ -32,7 +32,7 @@ func TestRequestsOverAFullShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = locks.Close(context.Background()) }()
-	guard, err := idempotency.New(n.store, locks, &idempotency.Options{Caller: func(*http.Request) string { return "ann" }, Logger: quiet})
+	guard, err := idempotency.New(n.store, locks, &idempotency.Options{Caller: func(*http.Request) string { return "ann" }, Logger: quiet, StoreTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
