@@ -13,6 +13,8 @@
 // With LOCKSTEAD_FAULT_EVERY_REQUEST=1 in the environment every story is told in all three ways, which takes twenty times as long; without it in the
 // first, and those of a first look, a rotation and a loss of data in the second as well.
 //
+// TestRefusals has the API server refuse a third of all writes in some of them, as conflicts, throttling and time-outs.
+//
 // At every look in between, and at rest, the promises are checked: an epoch never falls, a lock that is held is not granted a second time, what
 // is told to be ready works, and no password is told. At rest nothing is written any more, a new operator has nothing to do, and every object,
 // user and record is what it is without a disturbance.

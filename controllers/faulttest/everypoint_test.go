@@ -100,6 +100,13 @@ func (s story) tell(t *testing.T, server *redistest.Server, at time.Time, m mode
 	if m != "" {
 		disturbed.arm(m, n)
 	}
+	return s.goOn(w, disturbed, m, n)
+}
+
+// goOn tells a story from where its disturbance begins.
+func (s story) goOn(w *world, disturbed *faults, m mode, n int) (end ending, struck string) {
+	t := w.t
+	t.Helper()
 	defer func() {
 		if t.Failed() {
 			t.Logf("%s of request %d: %q", m, n, disturbed.what())

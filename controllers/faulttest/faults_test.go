@@ -41,6 +41,8 @@ type faults struct {
 	struck  string // the request that was disturbed
 	dead    bool
 	changes int // how many were attempted
+	// refuse is what the API server answers to a write instead of doing it; nil is never.
+	refuse func(write string) error
 }
 
 // arm disturbs the n-th request, from 0, that the mode is about.
@@ -96,7 +98,13 @@ func (f *faults) ask(request string, changes bool) (send, answer bool) {
 
 // do sends a write to the API server, as far as it is not disturbed.
 func (f *faults) do(verb string, object any, send func() error) error {
-	sent, answered := f.ask(fmt.Sprintf("%s %T", verb, object), true)
+	write := fmt.Sprintf("%s %T", verb, object)
+	sent, answered := f.ask(write, true)
+	if f.refuse != nil {
+		if err := f.refuse(write); err != nil {
+			return err
+		}
+	}
 	var err error
 	if sent {
 		err = send()
