@@ -3,7 +3,8 @@
 
 # Further flags for go test, for example: make test TEST_FLAGS='-run TestRelease -v'
 TEST_FLAGS ?=
-BENCH_FLAGS ?= -benchtime=1s
+# Further flags for the measurement, for example: make bench BENCH_FLAGS='-only redis'
+BENCH_FLAGS ?=
 
 # The tests start and stop the servers that they need themselves; these lines only make sure that the programs exist.
 # go test's own cache does not see a change of a server's binary, which is why a path with its version is passed.
@@ -37,9 +38,19 @@ test-race: ## The same with the race detector (needs a C compiler).
 	CGO_ENABLED=1 go test -race -timeout 30m $(TEST_FLAGS) work
 
 .PHONY: bench
-bench: ## Run the benchmarks of all modules.
+bench: ## Measure the locks beside those of other libraries, and write docs/performance.md.
 	@$(test_env)
-	go test -timeout 30m -run '^$$' -bench . -benchmem $(BENCH_FLAGS) work
+	go run ./test/bench -json docs/performance.json -page docs/performance.md $(BENCH_FLAGS)
+
+.PHONY: bench-quick
+bench-quick: ## Only show that the measurement works (under a minute); print the measures.
+	@$(test_env)
+	go run ./test/bench -quick $(BENCH_FLAGS)
+
+.PHONY: bench-go
+bench-go: ## Run Go's benchmarks of all modules.
+	@$(test_env)
+	go test -timeout 30m -run '^$$' -bench . -benchmem -benchtime=1s work
 
 # One fault, backend and seed, or all: make fault FAULT=F2 BACKEND=redis SEED=7 ROUNDS=20
 FAULT ?=
