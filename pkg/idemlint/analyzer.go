@@ -50,11 +50,15 @@ type Result struct {
 
 // Finding is a reported fault.
 type Finding struct {
+	// Category is the kind of fault: "undeclared", "unseen" (a declaration that cannot be read), "dynamic" (a route that is not constant), "value" (a
+	// registration as a value), "reason", "unused" (a declaration that is dropped) or "safe" (HandleSafe for a route that is not).
 	Category string
 	// Subject is the route, or the function around it where the route is not known.
-	Subject  string
+	Subject string
+	// Position is where, with the file as the driver knows it.
 	Position token.Position
-	Message  string
+	// Message says what is wrong and what to write instead.
+	Message string
 }
 
 // checker analyses one package.
@@ -63,6 +67,8 @@ type checker struct {
 	inspector *inspector.Inspector
 	// wrappers are the functions of this package that register what their callers give them.
 	wrappers map[types.Object]*wrapping
+	// cut are the calls that were reported to register too much.
+	cut []*ast.CallExpr
 	// grown says that this round found a wrapper.
 	grown  bool
 	result *Result
@@ -85,19 +91,30 @@ func run(pass *analysis.Pass) (any, error) {
 	return c.result, nil
 }
 
-// concerned reports whether a package can register a route or hold a declaration.
+// concerned reports whether a package can register a route or hold a declaration. A router of a field or of an embedded type needs no import.
 func concerned(pass *analysis.Pass) bool {
 	for _, imported := range pass.Pkg.Imports() {
 		if receivers[imported.Path()] != nil {
 			return true
 		}
 	}
-	return receivers[pass.Pkg.Path()] == nil && len(pass.AllObjectFacts()) > 0
+	if receivers[pass.Pkg.Path()] != nil {
+		return false
+	}
+	if len(pass.AllObjectFacts()) > 0 {
+		return true
+	}
+	for _, used := range pass.TypesInfo.Uses {
+		if fn, ok := used.(*types.Func); ok && known(fn.Origin()) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *checker) exportFacts() {
 	for obj, wrapper := range c.wrappers {
-		if _, ok := obj.(*types.Func); ok {
+		if _, ok := obj.(*types.Func); ok || obj.Parent() == c.pass.Pkg.Scope() {
 			c.pass.ExportObjectFact(obj, wrapper)
 		}
 	}
@@ -125,13 +142,18 @@ func (c *checker) walk(report bool) {
 		if !push {
 			return true
 		}
-		if strings.HasSuffix(c.pass.Fset.Position(n.Pos()).Filename, "_test.go") {
+		// The file as it is, whatever its line directives say.
+		if strings.HasSuffix(c.pass.Fset.PositionFor(n.Pos(), false).Filename, "_test.go") {
 			return false
 		}
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			for _, r := range c.registrars(c.callee(n)) {
+			registers := c.registrars(c.callee(n))
+			for _, r := range registers.Registers {
 				c.registration(n, &r, stack, report)
+			}
+			if report && registers.More && c.callee(n).Pkg() != c.pass.Pkg {
+				c.report(n, categoryDynamic, around(stack), nil, "%s registers more routes than the %d that are followed, so that nobody sees what they answer", c.callee(n).Name(), maxWrapped)
 			}
 			if report && isFunc(c.callee(n), declarator, "NonIdempotent") && len(n.Args) == 1 {
 				c.reason(n, stack)
@@ -150,30 +172,38 @@ func (c *checker) walk(report bool) {
 }
 
 // registrars finds out which routes a function registers with its arguments.
-func (c *checker) registrars(obj types.Object) []registrar {
+func (c *checker) registrars(obj types.Object) (fact wrapping) {
 	if obj == nil || obj.Pkg() == nil {
-		return nil
+		return fact
 	}
 	if fn, ok := obj.(*types.Func); ok {
 		if r := known(fn); r != nil {
-			return []registrar{*r}
+			return wrapping{Registers: []registrar{*r}}
 		}
 	}
-	var fact wrapping
 	if obj.Pkg() != c.pass.Pkg {
 		c.pass.ImportObjectFact(obj, &fact)
 	} else if w := c.wrappers[obj]; w != nil {
 		// A copy: a function that calls itself adds to it.
-		fact.Registers = slices.Clone(w.Registers)
+		fact = wrapping{slices.Clone(w.Registers), w.More}
 	}
-	return fact.Registers
+	return fact
 }
 
 // value reports a registering function that is not called, because what is done with it cannot be followed.
 func (c *checker) value(id *ast.Ident, stack []ast.Node) {
 	obj := c.pass.TypesInfo.Uses[id]
-	fn, ok := obj.(*types.Func)
-	if !ok || len(c.registrars(fn.Origin())) == 0 {
+	switch used := obj.(type) {
+	case *types.Func:
+		obj = used.Origin()
+	case *types.Var:
+		if assigns(stack, id) { // Its only value.
+			return
+		}
+	default:
+		return
+	}
+	if len(c.registrars(obj).Registers) == 0 {
 		return
 	}
 	var used ast.Node = id
@@ -195,7 +225,13 @@ func (c *checker) value(id *ast.Ident, stack []ast.Node) {
 		break
 	}
 	c.report(id, categoryValue, around(stack), nil,
-		"%s registers routes and is used as a value here, which cannot be followed: call it, or pass the router on", fn.Name())
+		"%s registers routes and is used as a value here, which cannot be followed: call it, or pass the router on", obj.Name())
+}
+
+// assigns reports whether an identifier is on the left of an assignment.
+func assigns(stack []ast.Node, id *ast.Ident) bool {
+	statement, ok := stack[len(stack)-2].(*ast.AssignStmt)
+	return ok && slices.Contains(statement.Lhs, ast.Expr(id))
 }
 
 // reason judges why a route is not idempotent.

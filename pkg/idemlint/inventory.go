@@ -32,11 +32,14 @@ func SortRoutes(routes []Route) {
 
 // Tolerated is a line of the baseline: findings in old code that do not fail the check. It can only shrink.
 type Tolerated struct {
-	File     string `json:"file"`
+	// File is where, as in Route.
+	File string `json:"file"`
+	// Category is that of the findings.
 	Category string `json:"category"`
 	// Subject is the route, or the function around it where the route is not known. Lines are not named, because they move.
 	Subject string `json:"subject"`
-	Count   int    `json:"count"`
+	// Count is how many such findings are tolerated.
+	Count int `json:"count"`
 }
 
 // Count turns findings into the lines of a baseline.

@@ -28,8 +28,14 @@ type route struct {
 
 // registration judges a call that registers a route.
 func (c *checker) registration(call *ast.CallExpr, r *registrar, stack []ast.Node, report bool) {
-	if !call.Ellipsis.IsValid() && len(call.Args) == 1 && c.callee(call).Type().Underlying().(*types.Signature).Params().Len() > 1 {
-		return // f(g()) with several results: of none of the routers.
+	if !call.Ellipsis.IsValid() && len(call.Args) == 1 && c.pass.TypesInfo.TypeOf(call.Args[0]) != nil {
+		if several, ok := c.pass.TypesInfo.TypeOf(call.Args[0]).(*types.Tuple); ok && several.Len() > 1 {
+			if report {
+				c.report(call, categoryDynamic, around(stack), nil, "the arguments of this registration are the results of another call, so that nobody sees what it "+
+					"answers: write them one by one")
+			}
+			return
+		}
 	}
 	read := c.read(call, r, stack)
 	if r.Safe {
@@ -57,13 +63,13 @@ func (c *checker) registration(call *ast.CallExpr, r *registrar, stack []ast.Nod
 			}
 			return
 		}
-		c.wrapper(read, owner, brings)
+		c.wrapper(read, owner, brings, report, stack)
 	case brings.Router:
 		return
 	case brings.Given != nil && sameOwner(owner, brings.Given.owner):
-		c.wrapper(read, brings.Given.owner, brings)
+		c.wrapper(read, brings.Given.owner, brings, report, stack)
 	case brings.Handler != nil && sameOwner(owner, brings.Handler.owner) && !takesRequest(brings.Handler.owner.Type()):
-		c.wrapper(read, brings.Handler.owner, brings)
+		c.wrapper(read, brings.Handler.owner, brings, report, stack)
 	case !report:
 	case brings.Unseen != nil || brings.Given != nil:
 		at := ast.Node(call)
@@ -287,11 +293,12 @@ func (c *checker) brings(call *ast.CallExpr, r *registrar) (found carried) {
 	return found.or(c.chain(call))
 }
 
-// maxWrapped bounds what one function can register: one that calls itself with a longer pattern each time would never end.
+// maxWrapped bounds what one function can register from its parameters: one that calls itself with a longer pattern each time would never end. What is beyond
+// it is reported.
 const maxWrapped = 256
 
 // wrapper notes that a function registers what its callers give it.
-func (c *checker) wrapper(read route, owner types.Object, brings carried) {
+func (c *checker) wrapper(read route, owner types.Object, brings carried, report bool, stack []ast.Node) {
 	r := registrar{
 		Methods: read.methods, Method: read.method, MethodList: -1, Pattern: read.pattern, MethodInPattern: read.inPattern, Rest: -1,
 		Intent: brings.Intent,
@@ -307,8 +314,17 @@ func (c *checker) wrapper(read route, owner types.Object, brings carried) {
 		c.wrappers[owner] = w
 	}
 	same := func(other registrar) bool { return reflect.DeepEqual(r, other) }
-	if len(w.Registers) < maxWrapped && !slices.ContainsFunc(w.Registers, same) {
+	switch {
+	case slices.ContainsFunc(w.Registers, same):
+	case len(w.Registers) < maxWrapped:
 		w.Registers, c.grown = append(w.Registers, r), true
+	default:
+		w.More = true
+		if report && !slices.Contains(c.cut, read.call) {
+			c.cut = append(c.cut, read.call)
+			c.report(read.call, categoryDynamic, around(stack), nil, "%s registers more than %d routes from its parameters, and those beyond are not followed, so that nobody "+
+				"sees what they answer: split it, or register them where they are known", owner.Name(), maxWrapped)
+		}
 	}
 }
 

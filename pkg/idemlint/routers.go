@@ -63,7 +63,11 @@ type registrar struct {
 }
 
 // wrapping is a fact: a function registers routes with what its callers give it.
-type wrapping struct{ Registers []registrar }
+type wrapping struct {
+	Registers []registrar
+	// More says that there are more than can be followed.
+	More bool
+}
 
 // AFact makes a wrapping a fact.
 func (*wrapping) AFact() {}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/lockstead/lockstead/pkg/idempotency"
 	"github.com/lockstead/lockstead/pkg/lock"
 )
 
@@ -72,10 +73,12 @@ func (d *Desk) Claim(ctx context.Context, user, offer string) error {
 	return err
 }
 
-// Handler answers POST /offers/{offer}/claim: 204, 409, or 503. caller names the authenticated user.
-func Handler(d *Desk, caller func(*http.Request) string, log *slog.Logger) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /offers/{offer}/claim", func(w http.ResponseWriter, req *http.Request) {
+// Handler answers POST /offers/{offer}/claim: 204, 409, or 503. caller names the authenticated user. The route declares to guard that it takes no
+// Idempotency-Key, since user and offer are the key already.
+func Handler(d *Desk, guard *idempotency.Guard, caller func(*http.Request) string, log *slog.Logger) http.Handler {
+	mux := guard.NewMux()
+	once := idempotency.NonIdempotent("user and offer are the key, and a repeat is told that the bonus was paid")
+	mux.HandleFunc("POST /offers/{offer}/claim", once, func(w http.ResponseWriter, req *http.Request) {
 		user, offer := caller(req), req.PathValue("offer")
 		if user == "" {
 			http.Error(w, "who is claiming?", http.StatusUnauthorized)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/lockstead/lockstead/examples/uses/bonusclaim"
 	"github.com/lockstead/lockstead/examples/uses/replicatest"
+	"github.com/lockstead/lockstead/pkg/idempotency"
+	"github.com/lockstead/lockstead/pkg/idempotency/memstore"
 	"github.com/lockstead/lockstead/pkg/lock"
 )
 
@@ -63,7 +65,16 @@ func (b *bank) Insert(ctx context.Context, user, offer string) error {
 func replica(t *testing.T, n *replicatest.Namespace, b *bank) http.Handler {
 	t.Helper()
 	caller := func(r *http.Request) string { return r.Header.Get("X-User") }
-	return bonusclaim.Handler(bonusclaim.New(n.Open(t), b, b, 30*time.Second), caller, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	locks, log := n.Open(t), slog.New(slog.NewTextHandler(t.Output(), nil))
+	store, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := idempotency.New(store, locks, &idempotency.Options{Caller: caller, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bonusclaim.Handler(bonusclaim.New(locks, b, b, 30*time.Second), guard, caller, log)
 }
 
 func claim(ctx context.Context, handler http.Handler, offer string) *httptest.ResponseRecorder {

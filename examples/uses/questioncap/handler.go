@@ -7,13 +7,17 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+
+	"github.com/lockstead/lockstead/pkg/idempotency"
 )
 
 // Handler answers POST /sessions/{session}/questions with the form field text: 201 with the question's address, 429 at the cap, 503 when
-// that could not be found out. caller names the authenticated user.
-func Handler(a *Asker, caller func(*http.Request) string, log *slog.Logger) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /sessions/{session}/questions", func(w http.ResponseWriter, req *http.Request) {
+// that could not be found out. caller names the authenticated user. The route declares to guard that it takes no Idempotency-Key: a request with one gets 400, so
+// that no client believes that its repeat is told from another question.
+func Handler(a *Asker, guard *idempotency.Guard, caller func(*http.Request) string, log *slog.Logger) http.Handler {
+	mux := guard.NewMux()
+	once := idempotency.NonIdempotent("every request asks one more question, which the cap bounds")
+	mux.HandleFunc("POST /sessions/{session}/questions", once, func(w http.ResponseWriter, req *http.Request) {
 		session, user, text := req.PathValue("session"), caller(req), req.PostFormValue("text")
 		if user == "" {
 			http.Error(w, "who is asking?", http.StatusUnauthorized)

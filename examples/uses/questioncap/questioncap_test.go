@@ -17,6 +17,8 @@ import (
 
 	"github.com/lockstead/lockstead/examples/uses/questioncap"
 	"github.com/lockstead/lockstead/examples/uses/replicatest"
+	"github.com/lockstead/lockstead/pkg/idempotency"
+	"github.com/lockstead/lockstead/pkg/idempotency/memstore"
 	"github.com/lockstead/lockstead/pkg/lock"
 )
 
@@ -60,7 +62,16 @@ func (d *database) Insert(ctx context.Context, session, user, _ string) (string,
 func handler(t *testing.T, n *replicatest.Namespace, db *database, options *questioncap.Options) http.Handler {
 	t.Helper()
 	caller := func(r *http.Request) string { return r.Header.Get("X-User") }
-	return questioncap.Handler(questioncap.New(n.Open(t), db, options), caller, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	locks, log := n.Open(t), slog.New(slog.NewTextHandler(t.Output(), nil))
+	store, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := idempotency.New(store, locks, &idempotency.Options{Caller: caller, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return questioncap.Handler(questioncap.New(locks, db, options), guard, caller, log)
 }
 
 func ask(ctx context.Context, handler http.Handler, user string) *httptest.ResponseRecorder {

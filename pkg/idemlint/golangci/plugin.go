@@ -5,7 +5,7 @@
 //
 // Name it in .custom-gcl.yml, and build with golangci-lint custom:
 //
-//	version: v2.12.2
+//	version: v2.15.0
 //	plugins:
 //	  - module: github.com/lockstead/lockstead/pkg/idemlint
 //	    import: github.com/lockstead/lockstead/pkg/idemlint/golangci

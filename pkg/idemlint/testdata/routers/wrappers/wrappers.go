@@ -29,9 +29,12 @@ func Routes(g *idempotency.Guard, mux *http.ServeMux, s *lib.Server, r chi.Route
 	lib.Declared(g, mux, "/f", lib.Refused, h)
 	lib.Declared(g, mux, "/g", idempotency.Declaration{}, h) // want "PUT /g has a declaration that cannot be read"
 	lib.Fixed(g, mux, "/h", h)
-	lib.Two(mux, "/x", wrapped, h) // want "PATCH /b/x does not say"
-	lib.Two(mux, "/x", h, wrapped) // want "POST /a/x does not say"
-	lib.Endless(mux, "/x", wrapped)
+	lib.Two(mux, "/x", wrapped, h)  // want "PATCH /b/x does not say"
+	lib.Two(mux, "/x", h, wrapped)  // want "POST /a/x does not say"
+	lib.Endless(mux, "/x", wrapped) // want "Endless registers more routes than the 256 that are followed"
+	lib.Var(mux, "/p", h)           // want "POST /p does not say"
+	lib.Var(mux, "/q", wrapped)
+	lib.Post(arguments()) // want "the results of another call"
 	lib.Get(mux, "/i", h)
 	s.Patch("/j", serve)           // want "PATCH /j does not say"
 	lib.Generic[int](mux, "/k", h) // want "POST /k does not say"
@@ -42,6 +45,9 @@ func Routes(g *idempotency.Guard, mux *http.ServeMux, s *lib.Server, r chi.Route
 	post := func(path string, h http.Handler) { mux.Handle("POST "+path, h) }
 	post("/n", h) // want "POST /n does not say"
 	post("/o", wrapped)
+	each(mux, func(mux *http.ServeMux, path string, h http.Handler) { mux.Handle("POST "+path, h) }) // want "is not constant"
+	other := func(mux *http.ServeMux, path string, h http.Handler) { mux.Handle("POST "+path, h) }
+	each(mux, other)    // want "other registers routes and is used as a value"
 	each(mux, lib.Post) // want "Post registers routes and is used as a value"
 	local(mux, h)       // want "POST /local does not say"
 	local(mux, wrapped)
@@ -50,3 +56,5 @@ func Routes(g *idempotency.Guard, mux *http.ServeMux, s *lib.Server, r chi.Route
 func each(*http.ServeMux, func(*http.ServeMux, string, http.Handler)) {}
 
 func local(mux *http.ServeMux, h http.Handler) { mux.Handle("POST /local", h) } // want local:"registers"
+
+func arguments() (*http.ServeMux, string, http.Handler) { return nil, "", nil }
