@@ -286,3 +286,31 @@ func TestExecutionEndsAfterItsMaximum(t *testing.T) {
 		}
 	})
 }
+
+// staleStore answers Begin with a fault, and only when a time has passed: the process, or the way to the store, stood still.
+type staleStore struct {
+	idempotency.Store
+	after time.Duration
+}
+
+func (s staleStore) Begin(context.Context, idempotency.Key, idempotency.Claim) (idempotency.Record, error) {
+	<-time.NewTimer(s.after).C
+	return idempotency.Record{}, errDown
+}
+
+// A process that was stopped until its lock was over, and has no record either, is guarded by nothing: somebody else may be executing.
+func TestNothingIsExecutedWhenTheLockIsOverBeforeTheStoreFailed(t *testing.T) {
+	for after, want := range map[time.Duration]int{time.Second: http.StatusCreated, 2 * time.Minute: http.StatusServiceUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			store := staleStore{mustMemstore(t, &memstore.Options{Clock: clock.Monotonic()}), after}
+			h, calls := stripedHandler(t, store, idempotency.Policy{MaxExecution: time.Minute})
+			a := serveOnce(h, nil, "body")
+			if executed := calls.Load() > 0; a.status != want || executed != (want == http.StatusCreated) || !slices.Contains(a.header["X-Idempotent-Degraded"], "store") {
+				t.Errorf("after %s the answer is %+v and %d executions", after, a, calls.Load())
+			}
+			if want == http.StatusServiceUnavailable {
+				a.want(t, want, idempotency.CodeGuardUnavailable)
+			}
+		})
+	}
+}

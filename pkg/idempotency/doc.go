@@ -43,7 +43,8 @@
 // # When something is out of order
 //
 // By default the request is executed, and its answer carries X-Idempotent-Degraded with a Reason. Without the lock, the record still guards; without the
-// store, the lock still keeps executions apart. With Policy.FailClosed the request answers 503 instead. An answer that could not be stored is
+// store, the lock still keeps executions apart. When the lock is over too by the time that the store failed, as after a long stop of the process, nothing
+// guards, and the request is not executed: it answers 503. With Policy.FailClosed it does so whatever is missing. An answer that could not be stored is
 // given all the same: its effect is done.
 //
 // Refusals are problem details (RFC 9457) with a Code.

@@ -36,7 +36,7 @@ func (a *attempt) run(ctx context.Context, token lock.Token) (finish func()) {
 			return func() { a.answer(v, record, 0) }
 		}
 		x.recorded = true
-	case !a.degrade(ctx, storeReason(err, ReasonStore), err):
+	case !a.degrade(ctx, storeReason(err, ReasonStore), err), ctx.Err() != nil: // With the lock over as well, nothing keeps executions apart.
 		_ = x.abort(ctx) // The store may have taken the claim; if this fails too, the lease ends it.
 		return a.failClosed
 	}

@@ -105,10 +105,18 @@ func (f *fixture) replica(policy idempotency.Policy, h http.HandlerFunc) *httpte
 
 func (f *fixture) serve(h http.Handler) *httptest.Server {
 	f.t.Helper()
-	server := httptest.NewUnstartedServer(h)
+	var running sync.WaitGroup
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1)
+		defer running.Done()
+		h.ServeHTTP(w, r)
+	}))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(f.t.Output(), nil), slog.LevelWarn)
 	server.Start()
-	f.t.Cleanup(server.Close)
+	f.t.Cleanup(func() {
+		server.Close()
+		running.Wait() // Close does not wait for a handler that has hijacked its connection.
+	})
 	return server
 }
 
