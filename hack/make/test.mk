@@ -61,4 +61,9 @@ ROUNDS ?= 1
 .PHONY: fault
 fault: ## Run the faults of test/fault against real servers, with a bar of the progress.
 	@$(test_env)
-	go -C test/fault test -count 1 -timeout 24h -v -run TestFaults . -args -fault '$(FAULT)' -backend '$(BACKEND)' -seed $(SEED) -rounds $(ROUNDS)
+	go -C test/fault test -count 1 -timeout 24h -v -run TestFaults . -args -all -fault '$(FAULT)' -backend '$(BACKEND)' -seed $(SEED) -rounds $(ROUNDS)
+
+.PHONY: fault-controls
+fault-controls: ## Plant bugs into the drivers, and demand that the checkers of test/fault find each.
+	@$(test_env)
+	go -C test/fault test -count 1 -timeout 1h -v -tags planted -run TestPlantedBugs . -args -seed $(SEED)

@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/lockstead/lockstead/pkg/binding"
+	"github.com/lockstead/lockstead/pkg/lock/pglock"
+	"github.com/lockstead/lockstead/pkg/lock/pglock/pgtest"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redisproto"
 	"github.com/lockstead/lockstead/pkg/lock/redislock/redistest"
 	"github.com/lockstead/lockstead/test/fault/client"
@@ -22,10 +26,13 @@ type backend struct {
 	lapse time.Duration
 	// wake is for how long a waiter may sleep on while a key is free.
 	wake time.Duration
-	// store is how a client reaches it.
-	store func() client.Store
+	// address is where the server listens, "" if there is none; store is what a client is told that reaches it at another address.
+	address string
+	store   func(address string) client.Store
 
-	redis *redisServer
+	redis    *redisServer
+	postgres *pgtest.Server
+	database string
 }
 
 const prefix = "lk:{fault/one}:"
@@ -33,37 +40,44 @@ const prefix = "lk:{fault/one}:"
 // redisServer is a Redis server and its user.
 type redisServer struct {
 	*redistest.Server
-	epoch    redisproto.Epoch
-	password string
-	access   binding.Access
+	epoch redisproto.Epoch
 }
 
 // startRedis starts a server that keeps what it has acknowledged, and arms itself after a restart.
 func startRedis(t *testing.T) *backend {
 	t.Helper()
-	return startRedisAs(t, binding.AccessFunctions, true)
-}
-
-func startRedisAs(t *testing.T, access binding.Access, selfArm bool, config ...string) *backend {
-	t.Helper()
-	const user, password = "lk-fault", "a password of the fault run"
-	s := redistest.Start(t, &redistest.Options{Config: config, Users: []redisproto.User{{
+	const user, password, access = "lk-fault", "a password of the fault run", binding.AccessFunctions
+	s := redistest.Start(t, &redistest.Options{Users: []redisproto.User{{
 		Name: user, PasswordHashes: []string{redisproto.PasswordHash(password)}, Rules: redisproto.TenantRules("lk:{fault/*}:", access),
 	}}})
-	r := &redisServer{Server: s, password: password, access: access, epoch: redisproto.Epoch{Number: 1764550000, MaxTTL: 10 * time.Second, SelfArm: selfArm}}
-	r.prepare(t)
+	r := &redisServer{Server: s, epoch: redisproto.Epoch{Number: 1764550000, MaxTTL: 10 * time.Second, SelfArm: true}}
+	s.Prepare(t, prefix, r.epoch)
 	return &backend{
 		name: "redis", prefix: prefix, ttl: 600 * time.Millisecond, lapse: 100 * time.Millisecond, wake: 3 * time.Second, redis: r,
-		store: func() client.Store {
-			return client.Store{Redis: &client.Redis{Address: s.Addr(), User: user, Password: password, Access: access}}
+		address: s.Addr(),
+		store: func(address string) client.Store {
+			return client.Store{Redis: &client.Redis{Address: address, User: user, Password: password, Access: access}}
 		},
 	}
 }
 
-func (r *redisServer) prepare(t *testing.T) {
+// startPostgres starts a database that survives a crash.
+func startPostgres(t *testing.T) *backend {
 	t.Helper()
-	r.Prepare(t, prefix, r.epoch)
-	if r.access == binding.AccessScripts {
-		r.PreloadScripts(t)
+	s := pgtest.Start(t, &pgtest.Options{CrashSafe: true})
+	url := s.Database(t)
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pglock.Install(t.Context(), config, ""); err != nil {
+		t.Fatal(err)
+	}
+	return &backend{
+		name: "postgres", prefix: prefix, ttl: 800 * time.Millisecond, lapse: -1, wake: 3 * time.Second, postgres: s, database: config.Database,
+		address: s.Addr(),
+		store: func(address string) client.Store {
+			return client.Store{Postgres: &client.Postgres{URL: pgtest.At(t, url, address)}}
+		},
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
 
 var (
 	faultFlag   = flag.String("fault", "", "run only this fault, for example F2")
-	backendFlag = flag.String("backend", "", "run only this backend: redis")
+	backendFlag = flag.String("backend", "", "run only this backend: redis or postgres")
 	seedFlag    = flag.Uint64("seed", 1, "the seed of the first run")
+	allFlag     = flag.Bool("all", false, "run all faults, not only those that a change is tested with")
 	roundsFlag  = flag.Int("rounds", 1, "how many runs of each fault on each backend, each with the next seed")
 )
 
@@ -36,43 +36,10 @@ type fault struct {
 	breaks bool
 	// stretches says that the store may keep a key for longer than its TTL.
 	stretches bool
+	// usual says that every change is tested with it.
+	usual bool
 	// healthy says that nothing is wrong.
 	healthy bool
-}
-
-func faults() []*fault {
-	return []*fault{
-		{name: "F0", title: "nothing: the same clients in health", backends: []string{"redis"}, healthy: true, inject: func(r *rig) { r.pause(r.backend.ttl) }},
-		{name: "F1", title: "a client is stopped (SIGSTOP) for 0.5, 1.5 or 5 TTL", backends: []string{"redis"}, inject: injectStop},
-		{name: "F2", title: "a client is killed (SIGKILL) and another one takes its place", backends: []string{"redis"}, inject: injectKill},
-	}
-}
-
-func injectStop(r *rig) {
-	s := r.anyone()
-	times := []time.Duration{r.backend.ttl / 2, r.backend.ttl * 3 / 2, r.backend.ttl * 5}
-	d := times[r.random.IntN(len(times))]
-	r.during("F1", s.name(), func() {
-		s.running.signal(syscall.SIGSTOP)
-		r.pause(d)
-		s.running.signal(syscall.SIGCONT)
-	})
-	r.pause(r.between(0, r.backend.ttl/2))
-}
-
-func injectKill(r *rig) {
-	s := r.anyone()
-	r.during("F2", s.name(), func() { s.kill() })
-	r.pause(r.between(0, r.backend.ttl))
-	if err := s.start(r.dir); err != nil {
-		r.t.Fatal(err)
-	}
-	r.pause(r.between(r.backend.ttl/2, 2*r.backend.ttl))
-}
-
-// starters start the servers of the backends.
-func starters() map[string]func(*testing.T) *backend {
-	return map[string]func(*testing.T) *backend{"redis": startRedis}
 }
 
 // usual is the size of a run.
@@ -91,7 +58,7 @@ func TestFaults(t *testing.T) {
 	if done.total == 0 {
 		t.Fatalf("there is no fault %q for backend %q; see the list in faults_test.go", *faultFlag, *backendFlag)
 	}
-	for _, name := range []string{"redis"} {
+	for _, name := range []string{"redis", "postgres"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, f := range faults() {
@@ -112,7 +79,9 @@ func TestFaults(t *testing.T) {
 }
 
 func chosen(f *fault, backend string) bool {
-	return (*faultFlag == "" || strings.EqualFold(*faultFlag, f.name)) && (*backendFlag == "" || *backendFlag == backend)
+	named := strings.EqualFold(*faultFlag, f.name)
+	usual := *faultFlag == "" && (*allFlag || f.usual)
+	return (named || usual) && (*backendFlag == "" || *backendFlag == backend)
 }
 
 // verdict fails the test if the run has violations that it must not have.
@@ -129,7 +98,7 @@ func (r *rig) verdict(f *fault, res *result) {
 		}
 		r.t.Errorf("%d violations; kept in %s; again: make fault FAULT=%s BACKEND=%s SEED=%d", len(found), where, f.name, res.Backend, res.Seed)
 	}
-	if res.Operations < 100 || res.Fenced.Acknowledged == 0 {
+	if res.Operations < 20 || res.Fenced.Acknowledged == 0 {
 		r.t.Errorf("only %d operations and %d writes: the run shows nothing", res.Operations, res.Fenced.Acknowledged)
 	}
 	if res.Leaked > 0 {

@@ -20,7 +20,7 @@ import (
 // The same clients without processes and servers, on locks in memory: what the checkers say of it is about the client library and themselves.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	b := &backend{name: "memory", prefix: prefix, ttl: 200 * time.Millisecond, lapse: 50 * time.Millisecond, wake: 3 * time.Second, store: func() client.Store { return client.Store{} }}
+	b := &backend{name: "memory", prefix: prefix, ttl: 200 * time.Millisecond, lapse: 50 * time.Millisecond, wake: 3 * time.Second, store: func(string) client.Store { return client.Store{} }}
 	f := &fault{name: "F0", title: "clients that oversleep"}
 	r := newRig(t, b, shape{clients: 4, workers: 4, keys: 6, length: 2 * time.Second}, *seedFlag, "", false)
 	store := memlock.New(nil)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/lockstead/lockstead/pkg/lock/locktest/faultproxy"
 	"github.com/lockstead/lockstead/test/fault/client"
 	"github.com/lockstead/lockstead/test/fault/history"
 )
@@ -57,9 +58,10 @@ func (p *process) kill() {
 
 // slot is the place of a client, which has one process after another.
 type slot struct {
-	config  client.Config
-	command []string // what the process is started by, for a network namespace
-	stderr  *strings.Builder
+	config client.Config
+	stderr *strings.Builder
+	// path is the proxy between the client and its store.
+	path *faultproxy.Proxy
 
 	running *process
 	past    []history.Process
@@ -81,8 +83,7 @@ func (s *slot) start(dir string) error {
 	if err != nil {
 		return err
 	}
-	args := append(append([]string{}, s.command...), binary, "-test.run=^$")
-	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec // The test binary itself.
+	cmd := exec.Command(binary, "-test.run=^$")
 	cmd.Env = append(os.Environ(), clientVariable+"="+string(text), "GOMAXPROCS=2")
 	cmd.Stderr = s.stderr
 	s.running, err = startProcess(cmd)
@@ -108,11 +109,12 @@ func (s *slot) stop(patience <-chan struct{}) {
 }
 
 func (s *slot) collect(killed bool) {
-	if err := s.running.err; err != nil && !killed {
-		s.crashes = append(s.crashes, fmt.Errorf("%s: %w", s.config.Name, err))
-	}
 	path := s.files[len(s.files)-1]
 	records, err := history.ReadFile(path)
+	// One that was told to end while it was still starting ends by the signal, and has done nothing.
+	if ended := s.running.err; ended != nil && !killed && len(records) > 0 {
+		s.crashes = append(s.crashes, fmt.Errorf("%s: %w", s.config.Name, ended))
+	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		s.crashes = append(s.crashes, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstead/lockstead/pkg/lock/locktest/faultproxy"
 	"github.com/lockstead/lockstead/test/fault/check"
 	"github.com/lockstead/lockstead/test/fault/client"
 	"github.com/lockstead/lockstead/test/fault/history"
@@ -69,8 +70,14 @@ func newRig(t *testing.T, b *backend, s shape, seed uint64, bug string, healthy 
 		keys[i] = fmt.Sprintf("order:%d-%d", seed, i)
 	}
 	for i := range s.clients {
-		r.slots = append(r.slots, &slot{stderr: &strings.Builder{}, config: client.Config{
-			Name: fmt.Sprintf("c%d", i+1), Store: b.store(), Prefix: b.prefix, Keys: keys, TTL: b.ttl, Work: b.ttl / 5, Workers: s.workers,
+		var path *faultproxy.Proxy
+		address := ""
+		if b.address != "" {
+			path = faultproxy.New(t, b.address)
+			address = path.Addr()
+		}
+		r.slots = append(r.slots, &slot{path: path, stderr: &strings.Builder{}, config: client.Config{
+			Name: fmt.Sprintf("c%d", i+1), Store: b.store(address), Prefix: b.prefix, Keys: keys, TTL: b.ttl, Work: b.ttl / 5, Workers: s.workers,
 			Resource: socket, Seed: seed ^ uint64(i+1)<<48, Rate: 1, Bug: bug, Healthy: healthy,
 		}})
 	}

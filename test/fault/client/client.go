@@ -41,6 +41,8 @@ type Config struct {
 	Rate float64 `json:"rate"`
 	// Bug is planted into the driver; only builds with the tag "planted" have any.
 	Bug string `json:"bug,omitempty"`
+	// Patient says that every worker waits for its turn, and rests after it.
+	Patient bool `json:"patient,omitempty"`
 	// Healthy says that nothing is disturbed, so that nobody oversleeps.
 	Healthy bool `json:"healthy,omitempty"`
 }

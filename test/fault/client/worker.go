@@ -34,10 +34,10 @@ func (w *worker) oneIn(n int) bool { return w.random.IntN(n) == 0 }
 func (w *worker) turn(ctx context.Context) {
 	key := w.Keys[w.random.IntN(len(w.Keys))]
 	wait := time.Duration(0)
-	if w.oneIn(3) {
+	if w.Patient || w.oneIn(3) {
 		wait = w.TTL * 3
 	}
-	if w.oneIn(6) {
+	if !w.Patient && w.oneIn(6) {
 		w.do(ctx, key, wait)
 		return
 	}
@@ -50,6 +50,9 @@ func (w *worker) turn(ctx context.Context) {
 	}
 	w.use(ctx, h)
 	w.end(ctx, h)
+	if w.Patient {
+		pause(ctx, w.clock, 3*w.Work)
+	}
 }
 
 func (w *worker) waited(key string, since int64, wait time.Duration, err error) {
@@ -118,16 +121,20 @@ func (w *worker) use(ctx context.Context, h *lock.Handle) {
 	late()
 }
 
-// end releases the lock, or forgets it. Late ones also send a renewal past the handle, which would not send it, as a stranger or a delayed packet would.
+// end releases the lock, or forgets it. Some also send a renewal past the handle, which would not send it when the lock is over, as a delayed packet would.
 func (w *worker) end(ctx context.Context, h *lock.Handle) {
+	stale := driver.RenewRequest{Key: driver.Key{Prefix: w.Prefix, Name: h.Key()}, ID: h.ID(), TTL: w.TTL}
 	if !h.Valid() && w.oneIn(3) {
-		_, _ = w.store.Renew(ctx, driver.RenewRequest{Key: driver.Key{Prefix: w.Prefix, Name: h.Key()}, ID: h.ID(), TTL: w.TTL})
+		_, _ = w.store.Renew(ctx, stale)
 	}
 	if !w.Healthy && w.oneIn(5) {
 		return // It ends by its TTL.
 	}
 	w.out.Write(history.Record{Kind: history.End, Key: h.Key(), ID: h.ID(), Status: history.Released})
 	_ = h.Release(ctx)
+	if !w.Healthy && w.oneIn(4) {
+		_, _ = w.store.Renew(ctx, stale)
+	}
 }
 
 // do holds a lock for up to twice its TTL with renewals in the background, and writes down from time to time until when the handle says that it is valid.
