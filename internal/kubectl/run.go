@@ -79,6 +79,9 @@ Every verb takes the usual flags of kubectl (--kubeconfig, --context, --namespac
 	root.AddCommand(
 		newStatus(terminal, a),
 		newLocks(terminal, a),
+		newUnlock(terminal, a),
+		newVerify(terminal, a),
+		newRotate(terminal, a),
 	)
 	return root
 }
