@@ -70,7 +70,7 @@ func FuzzDecide(f *testing.F) {
 			t.Errorf("%+v, %+v: after a loss the plan is %+v", m, found, p)
 		case p.grant && p.epoch < found.highest:
 			t.Errorf("%+v, %+v: %d is granted, below a record of %d", m, found, p.epoch, found.highest)
-		case p.grant && !m.quarantineUntil.IsZero() && m.remaining > 0:
+		case p.grant && m.epoch > 0 && !m.quarantineUntil.IsZero() && m.remaining > 0: // Both are written together.
 			t.Errorf("%+v, %+v: something is granted in a quarantine", m, found)
 		case !p.grant && p.quarantineUntil.Before(now):
 			t.Errorf("%+v, %+v: a quarantine ends at %s, before it begins", m, found, p.quarantineUntil)
