@@ -29,6 +29,7 @@ func All() []Scenario {
 		{"redis-uncontended", redisUncontended},
 		{"redis-failed-wait", redisFailedWait},
 		{"redis-throughput", redisThroughput},
+		{"redis-handoff", redisHandoff},
 	}
 }
 
