@@ -56,6 +56,7 @@ type Guard struct {
 	log     *slog.Logger
 	clock   clock.Clock
 	stripes *stripes
+	waiters *waiters
 }
 
 // New makes a Guard over a store and a lock client, which it does not own. A nil client is accepted for applications with one replica: then semaphores
@@ -113,7 +114,7 @@ func New(store Store, client *lock.Client, options *Options) (*Guard, error) {
 	if client == nil {
 		o.Logger.Warn("no lock that all replicas see: requests wait for each other within this process only; give idempotency.New the client of lockstead.Open")
 	}
-	return &Guard{store: store, client: client, options: o, log: o.Logger, clock: o.Clock, stripes: newStripes()}, nil
+	return &Guard{store: store, client: client, options: o, log: o.Logger, clock: o.Clock, stripes: newStripes(), waiters: newWaiters()}, nil
 }
 
 // maxTTL is the longest TTL that a policy can have.

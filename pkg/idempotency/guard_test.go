@@ -220,6 +220,7 @@ func TestWiringRefusesWhatCannotWork(t *testing.T) {
 		"tiny TTL":             {idempotency.Idempotent(idempotency.Policy{TTL: time.Millisecond}), "Policy.TTL"},
 		"wait and NoWait":      {idempotency.Idempotent(idempotency.Policy{Wait: 1, NoWait: true}), "Policy.Wait"},
 		"short retention":      {idempotency.Idempotent(idempotency.Policy{Retention: time.Second}), "Policy.Retention"},
+		"negative waiters":     {idempotency.Idempotent(idempotency.Policy{MaxWaiters: -1}), "Policy.MaxWaiters"},
 		"negative body":        {idempotency.Idempotent(idempotency.Policy{MaxBody: -1}), "Policy.MaxBody"},
 		"negative response":    {idempotency.Idempotent(idempotency.Policy{MaxResponse: -1}), "Policy.MaxResponse"},
 		"cookies":              {idempotency.Idempotent(idempotency.Policy{Headers: []string{"set-cookie"}}), "Policy.Headers"},

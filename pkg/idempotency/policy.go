@@ -27,6 +27,9 @@ type Policy struct {
 	// Wait is how long a duplicate waits for the first request to end. Defaults to 5 s. NoWait makes it none.
 	Wait   time.Duration
 	NoWait bool
+	// MaxWaiters is how many requests with one key wait on this replica at the same time, each with its body in memory; more get 409 at once. It does not bound
+	// waits without a lock that all replicas see. Defaults to 32.
+	MaxWaiters int
 	// MaxExecution is how long the handler's context lives at most, whatever the client does. Defaults to 5 min.
 	MaxExecution time.Duration
 	// Retention is how long an answer is kept. Defaults to 24 h.
@@ -54,6 +57,7 @@ type Policy struct {
 const (
 	defaultTTL          = 30 * time.Second
 	defaultWait         = 5 * time.Second
+	defaultMaxWaiters   = 32
 	defaultMaxExecution = 5 * time.Minute
 	defaultRetention    = 24 * time.Hour
 	defaultMaxBody      = 1 << 20
@@ -137,6 +141,9 @@ func (p Policy) resolve(o Options, maxTTL time.Duration) (Policy, error) {
 	if p.NoWait {
 		p.Wait = 0
 	}
+	if p.MaxWaiters == 0 {
+		p.MaxWaiters = defaultMaxWaiters
+	}
 	if p.MaxBody == 0 {
 		p.MaxBody = defaultMaxBody
 	}
@@ -149,6 +156,8 @@ func (p Policy) resolve(o Options, maxTTL time.Duration) (Policy, error) {
 		return p, &InvalidError{Argument: "Policy.TTL", Problem: fmt.Sprintf("%s is not between %s and the %s that the lock allows", p.TTL, minTTL, maxTTL)}
 	case p.Retention < p.TTL:
 		return p, &InvalidError{Argument: "Policy.Retention", Problem: fmt.Sprintf("%s is shorter than the TTL %s", p.Retention, p.TTL)}
+	case p.MaxWaiters < 0:
+		return p, &InvalidError{Argument: "Policy.MaxWaiters", Problem: fmt.Sprintf("%d is negative: set NoWait where no request is to wait", p.MaxWaiters)}
 	case p.MaxBody < 0:
 		return p, &InvalidError{Argument: "Policy.MaxBody", Problem: fmt.Sprintf("%d is negative", p.MaxBody)}
 	case p.MaxResponse < 0:

@@ -38,6 +38,14 @@ const (
 	CodeRouteUnknown Code = "idempotency-route-unknown"
 )
 
+// codes are all of them, in the order of their declaration.
+func codes() []Code {
+	return []Code{
+		CodeKeyInvalid, CodeKeyMissing, CodeKeyUnsupported, CodeSubjectUnknown, CodeBodyUnreadable, CodeBodyTooLarge,
+		CodeInFlight, CodeResponseUnavailable, CodeMismatch, CodeGuardUnavailable, CodeRouteUnknown,
+	}
+}
+
 // problem is a refusal, with the members of RFC 9457.
 type problem struct {
 	Type   string `json:"type"`

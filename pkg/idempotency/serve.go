@@ -161,12 +161,19 @@ func (a *attempt) mark(h http.Header) {
 
 // underLock executes the request under the lock of its key. The wait ends with the request, the execution does not.
 func (a *attempt) underLock() {
+	leave, ok := a.guard.waiters.enter(a.key, a.policy.MaxWaiters)
+	if !ok {
+		a.contended(nil)
+		return
+	}
+	defer leave()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(a.r.Context()))
 	defer cancel(nil)
 	stop := context.AfterFunc(a.r.Context(), func() { cancel(errGone) })
 	defer stop()
 	var finish func()
 	err := a.guard.client.Do(ctx, lock.Key("idempotency", a.key.String()), func(ctx context.Context, h *lock.Handle) error {
+		leave()
 		if !stop() {
 			return errGone
 		}
