@@ -142,7 +142,8 @@ func TestThePageListsEveryMetric(t *testing.T) {
 		}
 	}
 	for name := range page {
-		if there[name] == nil {
+		// Those of the operator are tested with its controllers.
+		if there[name] == nil && !strings.HasPrefix(name, "lockstead_redisinstance_") {
 			t.Errorf("docs/metrics.md lists %s, which does not exist", name)
 		}
 	}
